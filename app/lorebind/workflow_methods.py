@@ -9,10 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import lorebind_bindings
-from lorebind_bindings.workflow.events.bus import EVENT_BUFFER, EventBus
-from lorebind_bindings.workflow.events.sinks import as_sink
-from lorebind_bindings.workflow.run_stream import RunStream
+import lorebind_bindings  # which imports a name at its first use
+from lorebind_bindings.workflow.events import EVENT_BUFFER
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import tenant
 from lorebind_config.plugins import import_extra
@@ -24,7 +22,8 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
 
-    from lorebind_bindings import ModelPool, RunResult, Workflows
+    from lorebind_bindings import ModelPool, RunResult, RunStream, Workflows
+    from lorebind_bindings.workflow.events.bus import EventBus
     from lorebind_bindings.workflow.events.sinks import SinkLike
     from lorebind_bindings.workflow.threads.threads import ThreadInfo
     from lorebind_config.reading.loaded import LoadedProject
@@ -179,7 +178,7 @@ class WorkflowMethods:
         thread_id = uuid.uuid4().hex if thread_id is None else thread_id
         run = partial(self._workflows.run, thread_id=thread_id, interrupt_before=interrupt_before)
         start = self._attaching(sinks, partial(run, workflow, inputs or {}))
-        return RunStream(start, thread_id, event_buffer)
+        return lorebind_bindings.RunStream(start, thread_id, event_buffer)
 
     def resume_stream(
         self,
@@ -194,7 +193,7 @@ class WorkflowMethods:
         """Resume a thread as `resume` does, and stream its events, see `run_stream`."""
         resume = partial(self._workflows.resume, interrupt_before=interrupt_before)
         start = self._attaching(sinks, partial(resume, workflow, thread_id, answers))
-        return RunStream(start, thread_id, event_buffer)
+        return lorebind_bindings.RunStream(start, thread_id, event_buffer)
 
     async def athreads(
         self,
@@ -299,6 +298,8 @@ class WorkflowMethods:
         Raises:
             UsageError: `sinks` is not a list, or one of them cannot be used.
         """
+        from lorebind_bindings.workflow.events.sinks import as_sink  # only runs need it
+
         if isinstance(sinks, str | Path) or not isinstance(sinks, Sequence):
             raise UsageError(f"sinks must be a list, as in sinks=['stdout']; got {sinks!r}")
         receivers, name = [as_sink(sink) for sink in sinks], self.config.tenant

@@ -6,7 +6,8 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.workflow.events.bus import EVENT_BUFFER, EventBus
+from lorebind_bindings.workflow.events import EVENT_BUFFER
+from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_config.errors import UsageError
 from lorebind_knowledge.plumbing.bridge import run
 

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from lorebind_bindings.workflow.events import EVENT_BUFFER
 from lorebind_bindings.workflow.events.sinks import Sink
 from lorebind_bindings.workflow.events.subscription import Subscription
 from lorebind_config.errors import UsageError
@@ -140,10 +141,6 @@ class SinkThread:
 
 def _name_of(sink: object) -> str:
     return str(getattr(sink, "name", None) or getattr(sink, "__qualname__", type(sink).__name__))
-
-
-EVENT_BUFFER = 1024
-"""Default maximum number of unread events of a subscriber."""
 
 
 class EventBus:
