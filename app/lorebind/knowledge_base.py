@@ -197,8 +197,12 @@ class KnowledgeBase(AtPlace):
 
     async def aquery_explained(
         self, question: str, **settings: Unpack[RetrievalSettings]
-    ) -> tuple[QueryResult, ResolvedBinding]:
-        """Query as `query` does, and also return every setting with the location that set it.
+    ) -> tuple[QueryResult, ResolvedBinding, dict[str, dict[str, float]]]:
+        """Query as `query` does, and also return what explains the result.
+
+        That is every setting with the location that set it, and by the id of each passage the
+        terms that it has in common with the question, most important first, with their shares of
+        `scores["terms"]`.
 
         Args:
             question: any text that is not blank.
@@ -208,7 +212,8 @@ class KnowledgeBase(AtPlace):
             LorebindError: as for `query`.
         """
         binding = override(bind(self._loaded, self.id, self.workflow), **settings)
-        return await self.handle.query(question, binding.settings), binding
+        result = await self.handle.query(question, binding.settings)
+        return result, binding, await self.handle.matching_terms(question, result)
 
     async def adocuments(
         self,
@@ -389,6 +394,10 @@ class KnowledgeBase(AtPlace):
         dataset = read_dataset(Path(queries), Path(qrels))
         names = [declared.strategy, *(strategies or _COMPARED)]
         ways = {name: override_settings(declared, strategy=name) for name in names}
+        if strategies is None and self.handle.kb.sparse is not None:
+            ways["hybrid, no terms"] = ways["hybrid"].model_copy(
+                update={"signals": declared.signals.without_terms()}
+            )
         scores = await evaluate(self.handle.kb, dataset, ways)
         for other in against:
             handle = self._knowledge.open(other, self.workflow)

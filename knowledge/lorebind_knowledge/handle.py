@@ -233,6 +233,14 @@ class KnowledgeHandle:
         request = Retrieval((self.searchable,), question, settings or self.retrieval)
         return await self._parts.middleware.retrieve(request)
 
+    async def matching_terms(
+        self, question: str, result: QueryResult
+    ) -> dict[str, dict[str, float]]:
+        """Return the terms that the passages of a result and the question share, by passage."""
+        from lorebind_knowledge.retrieval.explaining import matching_terms
+
+        return {} if self.is_existing else await matching_terms(self.kb, question, result.matches)
+
     def vector_store(self) -> KnowledgeBaseVectorStore:
         """Return it as a read-only `VectorStore` of LangChain; see `index` for the errors."""
         from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore

@@ -7,6 +7,7 @@ import pytest
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.index.adding_terms import passages_without_terms
 from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.retrieval.explaining import matching_terms
 
 from .bench import Bench, counts, fail_at, fill, paragraph
 from .sparse_words import SparseWords, with_sparse
@@ -191,3 +192,17 @@ async def test_rebuilding(bench: Bench, sparse: SparseWords) -> None:
     await bench.ingest(strategy="replace")
     assert sparse.batches == []
     assert (await bench.ask("car")).matches == before
+
+
+async def test_matching_terms(bench: Bench, sparse: SparseWords) -> None:
+    """A result can be explained by the terms that question and passage share, with their shares."""
+    garage(bench)
+    await bench.ingest()
+    matches = (await bench.ask("car outside")).matches
+    explained = await matching_terms(bench.kb, "car outside", matches)
+    (terms,) = explained.values()
+    assert [match.metadata["uri"] for match in matches if match.id in explained] == ["docs/a.md"]
+    assert list(terms) == ["outside", "car"]
+    assert sum(terms.values()) == pytest.approx(1, abs=0.01)
+    with_sparse(bench, None)
+    assert await matching_terms(bench.kb, "car outside", matches) == {}

@@ -409,17 +409,19 @@ def query(
         "filters": _filters(filters or []) or None,
     }
     with given_project(project) as loaded:
-        kb, binding = loaded.knowledge_base(kb_id, workflow=workflow), None
+        kb = loaded.knowledge_base(kb_id, workflow=workflow)
+        binding, terms = None, dict[str, dict[str, float]]()
         if explain:
-            result, binding = kb.query_explained(question, **settings)
+            result, binding, terms = kb.query_explained(question, **settings)
         else:
             result = kb.query(question, **settings)
     for notice in result.notices:
         print_line(f"note: {notice}", stderr=True)
     if output is not Output.table:
-        print_data({"result": result, "binding": binding} if explain else result, output)
+        explained = {"result": result, "binding": binding, "terms": terms}
+        print_data(explained if explain else result, output)
     elif result.matches:
-        print_matches(result, question, explain=explain)
+        print_matches(result, question, explain=explain, terms=terms)
         if result.shortfall:
             print_line(result.shortfall)
     else:

@@ -14,7 +14,7 @@ from lorebind.plain_data import as_data
 from lorebind_knowledge.ingest.report import skipped_summary
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -141,6 +141,7 @@ def plan_line(plan: IngestPlan) -> str:
         f"Plan: {counted(total, 'document')} ({changes or 'none'}), "
         f"{counted(plan.chunks['total'], 'chunk')}, {plan.texts_to_embed} to embed, "
         f"{plan.cache_hits} cached"
+        f"{f', terms for {plan.terms_to_add}' if plan.terms_to_add else ''}"
     )
 
 
@@ -252,15 +253,23 @@ def print_skipped(sources: Iterable[SourceReport]) -> None:
             print_line(f"  {conversion}")
 
 
-def print_matches(result: QueryResult, question: str, *, explain: bool = False) -> None:
+def print_matches(
+    result: QueryResult,
+    question: str,
+    *,
+    explain: bool = False,
+    terms: Mapping[str, Mapping[str, float]] | None = None,
+) -> None:
     """Print ranked passages: score, relevance, file and lines, and a snippet with marked words.
 
-    With `explain`, also print the figures behind each score.
+    With `explain`, also print the figures behind each score and the matching terms.
     """
     from rich.text import Text
 
+    from lorebind_knowledge.text.splitting import words_of
+
     out = console()
-    words = _words_to_mark(question)
+    words, asked = _words_to_mark(question), set(words_of(question))
     for rank, match in enumerate(result.matches, start=1):
         header = Text(f"{rank:>2}  {match.score:.3f}  ", style="bold")
         header.append(f"relevance {match.relevance:.3f}  ", style="dim")
@@ -273,6 +282,9 @@ def print_matches(result: QueryResult, question: str, *, explain: bool = False) 
         if explain:
             figures = ", ".join(f"{name} {value:.3f}" for name, value in match.scores.items())
             out.print(Text(f"    figures: {one_line(figures)}", style="dim"), soft_wrap=True)
+            if shares := (terms or {}).get(match.id):
+                named = ", ".join(_term(name, share, asked) for name, share in shares.items())
+                out.print(Text(f"    terms: {one_line(named)}", style="dim"), soft_wrap=True)
         for line in _snippet(match.text, words):
             text = Text(f"    {visible(line)}")
             for word in words:
@@ -282,6 +294,11 @@ def print_matches(result: QueryResult, question: str, *, explain: bool = False) 
     if explain:
         stage = f", stage {result.stage}" if result.stage else ""
         print_line(f"{result.verdict} by {result.strategy}{stage} in {result.seconds:.3f} s")
+
+
+def _term(name: str, share: float, asked: Collection[str]) -> str:
+    """Return a term with its share; an arrow marks words that are not the question's own."""
+    return f"{'' if name in asked else '→ '}{name} {share:.2f}"
 
 
 def print_chunks(chunks: Iterable[ChunkInfo]) -> None:

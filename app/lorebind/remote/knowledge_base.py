@@ -81,11 +81,12 @@ class RemoteKnowledgeBase:
 
     def query_explained(
         self, question: str, **settings: Any
-    ) -> tuple[QueryResult, ResolvedBinding]:
+    ) -> tuple[QueryResult, ResolvedBinding, dict[str, dict[str, float]]]:
         from lorebind_bindings import ResolvedBinding
 
         answer = self._query(question, settings, explain=True)
-        return read(QueryResult, answer), read(ResolvedBinding, answer.get("binding"))
+        terms = read(dict[str, dict[str, float]], answer.get("terms"))
+        return read(QueryResult, answer), read(ResolvedBinding, answer.get("binding")), terms
 
     def _query(self, question: str, settings: Mapping[str, Any], **more: Any) -> Any:
         overrides = {name: value for name, value in settings.items() if value is not None}

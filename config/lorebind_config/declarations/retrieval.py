@@ -127,6 +127,10 @@ class SignalsDeclaration(Declaration):
         rest = {"lexical": (1 - share) * (1 - of_terms), "terms": (1 - share) * of_terms}
         return self.model_copy(update={"dense": share, **rest})
 
+    def without_terms(self) -> Self:
+        """Return the signals with the share of the terms given to the words."""
+        return self.model_copy(update={"lexical": self.lexical + self.terms, "terms": 0.0})
+
     def shares(self, *, terms: bool) -> Shares:
         """Return the shares, with or without the signal `terms`."""
         of_words = self.lexical if terms else self.lexical + self.terms

@@ -47,7 +47,9 @@ class Query(Body):
     workflow: str | None = Field(
         None, description="The workflow that declares the knowledge base, if a workflow does."
     )
-    explain: bool = Field(False, description="Add every setting in effect, as `binding`.")
+    explain: bool = Field(
+        False, description="Add every setting in effect, as `binding`, and the matching `terms`."
+    )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -75,8 +77,8 @@ async def query(project: SeenProject, kb_id: str, body: Query) -> Any:
     kb = project.knowledge_base(kb_id, workflow=body.workflow)
     if not body.explain:
         return json_response(as_data(await kb.aquery(body.query, **body.settings)))
-    result, binding = await kb.aquery_explained(body.query, **body.settings)
-    return json_response(as_data(result) | {"binding": as_data(binding)})
+    result, binding, terms = await kb.aquery_explained(body.query, **body.settings)
+    return json_response(as_data(result) | {"binding": as_data(binding), "terms": terms})
 
 
 @router.post("/query", response_model=Found)
