@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import ValidationError
@@ -255,13 +256,42 @@ def override(binding: ResolvedBinding, **settings: Any) -> ResolvedBinding:
 
 def override_settings(declared: RetrievalDeclaration, **settings: Any) -> RetrievalDeclaration:
     """Return settings with some replaced by the caller's; see `override`."""
-    changes = {
+    changes: dict[str, Any] = {
         name: dict(value) if isinstance(value, Mapping) else value
         for name, value in settings.items()
         if value is not None
     }
     if not changes:
         return declared
+    # Other texts and collections may be long, or have no hash.
+    if all(
+        isinstance(changes[name], str if name == "strategy" else float | int) for name in changes
+    ):
+        return _overridden_once(_Declared(declared), **changes)
+    return _overridden(declared, changes)
+
+
+class _Declared:
+    """Settings as a key: equal to the same object alone, because their mappings have no hash."""
+
+    def __init__(self, settings: RetrievalDeclaration) -> None:
+        self.settings = settings
+
+    def __hash__(self) -> int:
+        return id(self.settings)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Declared) and other.settings is self.settings
+
+
+# Validation takes 50 µs of each question, and most questions set the same numbers. Typed, because
+# `True` equals 1 but is refused.
+@lru_cache(maxsize=64, typed=True)
+def _overridden_once(declared: _Declared, **changes: Any) -> RetrievalDeclaration:
+    return _overridden(declared.settings, changes)
+
+
+def _overridden(declared: RetrievalDeclaration, changes: dict[str, Any]) -> RetrievalDeclaration:
     written = {name: getattr(declared, name) for name in declared.model_fields_set} | changes
     try:
         chosen = RetrievalDeclaration(**written)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lorebind_bindings import Provenance, ResolvedBinding, bind
+from lorebind_bindings import Provenance, ResolvedBinding, bind, override_settings
+from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.errors import NotFoundError, UsageError
 from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.loading import load_project
@@ -289,3 +290,13 @@ def test_a_task_needs_its_workflow(tmp_path: Path) -> None:
     """A task without its workflow is an error."""
     with pytest.raises(UsageError, match="name the workflow too"):
         resolve(loaded(tmp_path), task="triage")
+
+
+def test_overrides_are_validated_once_for_each_declaration() -> None:
+    """The same numbers give the same settings again, but only for the same declared settings."""
+    declared, other = RetrievalDeclaration(), RetrievalDeclaration(filters={"team": "ops"})
+    chosen = override_settings(declared, strategy="similarity", top_k=1)
+    assert override_settings(declared, strategy="similarity", top_k=1) is chosen
+    assert override_settings(other, strategy="similarity", top_k=1).filters == other.filters
+    with pytest.raises(UsageError, match="expected an integer, got the boolean"):
+        override_settings(declared, strategy="similarity", top_k=True)
