@@ -1,4 +1,4 @@
-"""The project of a command: in a folder of this machine, or on a server."""
+"""The types of a project and a knowledge base: in a folder of this machine, or on a server."""
 
 from __future__ import annotations
 

@@ -7,7 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from lorebind.cli.chat import converse
+from lorebind.cli.opening import ingested, project_at
 from lorebind.cli.options import Output, OutputOption, TopKOption, TrustOption
+from lorebind.cli.printing import print_answer, print_data, print_matches
+from lorebind.cli.terminal import console
 from lorebind_config.errors import UsageError
 
 
@@ -32,10 +36,6 @@ def ask(
     If a project wants to run code, to send variables or to leave its folder, you are asked first in
     a terminal. Otherwise, trust it with `trust`.
     """
-    from lorebind.cli.chat import converse
-    from lorebind.cli.opening import ingested, project_at
-    from lorebind.cli.printing import console, print_answer, print_data, print_matches
-
     if chat and output is not Output.table:
         raise UsageError("--chat prints a conversation, not data; omit --output or --chat")
     if not question.strip():

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
 from lorebind.cli.options import Output, OutputOption, ProjectOption, command_group
+from lorebind.cli.printing import print_data, print_table
+from lorebind.cli.target import target_declarations
+from lorebind.cli.terminal import console, print_line
 
 if TYPE_CHECKING:
     from lorebind_bindings import ResolvedBinding
@@ -30,10 +34,7 @@ def explain(
     output: OutputOption = Output.table,
 ) -> None:
     """Show every setting in effect, with the scope, file and line that set it."""
-    from lorebind.cli.given import given_declarations
-    from lorebind.cli.printing import print_data, print_line
-
-    with given_declarations(project) as loaded:
+    with target_declarations(project) as loaded:
         resolved = loaded.explain(workflow=workflow, task=task, agent=agent)
         scope = loaded.unbound_by(workflow=workflow, task=task, agent=agent)
     if output is not Output.table:
@@ -49,8 +50,6 @@ def explain(
 
 def print_binding(binding: ResolvedBinding) -> None:
     """Print every setting with the declaration that set it, and when a match is weak."""
-    from lorebind.cli.printing import console, print_line, print_table
-
     console().rule(binding.id, align="left")
     print_table(
         ("setting", "value", "set by", "where", "overriding"),
@@ -81,8 +80,6 @@ def _level(binding: ResolvedBinding) -> str:
 
 
 def _cell(value: Any) -> str:
-    from pydantic import BaseModel
-
     if value is None:
         return "-"
     if isinstance(value, BaseModel):  # a nested declaration, shown as written in YAML

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lorebind.cli.opening import ingested, project_at
 from lorebind.cli.options import Output, TopKOption, TrustOption
+from lorebind.cli.printing import print_sources
+from lorebind.cli.terminal import print_line
 from lorebind_config.errors import LorebindError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lorebind.project import Project
 
 _REMEMBERED = 20
@@ -34,8 +36,6 @@ def chat(
 
     The documents are the same as for `ask`. Ctrl-D, `exit` or `quit` ends the conversation.
     """
-    from lorebind.cli.opening import ingested, project_at
-
     with project_at(Path(path), trusted=trust) as project:
         ingested(project, Output.table)
         converse(project, [], top_k)
@@ -43,8 +43,6 @@ def chat(
 
 def converse(project: Project, history: list[tuple[str, str]], top_k: int | None) -> None:
     """Answer the user's questions until the input ends. After a failure, the user can ask again."""
-    from lorebind.cli.printing import print_line, print_sources
-
     for question in _questions():
         try:
             answer = project.ask(question, top_k=top_k, history=history[-_REMEMBERED:])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from inspect import getdoc
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -14,10 +15,6 @@ from typer.core import TyperCommand, TyperGroup
 from lorebind.cli.options import only_here, with_server_option, with_shared_options
 from lorebind_config import plugins
 from lorebind_config.errors import PluginError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _COMMANDS = {
     "ask": (

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from lorebind.cli.opening import opened
 from lorebind.cli.options import Output, OutputOption, ProjectOption
+from lorebind.cli.printing import print_data, print_table
+from lorebind.doctor import without_unusable
+from lorebind_config.reading.loading import load_project
 
 
 def doctor(
@@ -15,11 +19,6 @@ def doctor(
     ),
 ) -> None:
     """Try each embedder, vector database, index and model, and suggest a fix for each failure."""
-    from lorebind.cli.opening import opened
-    from lorebind.cli.printing import print_data, print_table
-    from lorebind.doctor import without_unusable
-    from lorebind_config.reading.loading import load_project
-
     with opened(without_unusable(load_project(project))) as loaded:
         findings = loaded.doctor(deep=deep)
     if output is Output.table:

@@ -9,6 +9,17 @@ from typing import Annotated
 import typer
 
 from lorebind.cli.options import IdArgument, Output, OutputOption, ProjectOption, WorkflowOption
+from lorebind.cli.printing import (
+    counted,
+    print_chunks,
+    print_data,
+    print_failures,
+    print_report,
+    print_table,
+)
+from lorebind.cli.target import open_read_only, open_target
+from lorebind.cli.terminal import print_line
+from lorebind.plain_data import as_data
 from lorebind_config.errors import UsageError
 
 DocumentArgument = Annotated[
@@ -27,9 +38,6 @@ def documents(
     output: OutputOption = Output.table,
 ) -> None:
     """List the documents of a knowledge base, including those that failed."""
-    from lorebind.cli.given import open_read_only
-    from lorebind.cli.printing import print_data, print_failures, print_table
-
     with open_read_only(project) as loaded:
         documents = loaded.knowledge_base(kb_id, workflow=workflow).documents(state=state)
     if output is not Output.table:
@@ -51,9 +59,6 @@ def chunks(
     output: OutputOption = Output.table,
 ) -> None:
     """Print the chunks of a document in order."""
-    from lorebind.cli.given import open_read_only
-    from lorebind.cli.printing import print_chunks, print_data
-
     with open_read_only(project) as loaded:
         chunks = loaded.knowledge_base(kb_id, workflow=workflow).chunks(document)
     if output is not Output.table:
@@ -74,8 +79,7 @@ def add(
     The files are copied: they stay until you delete them, even if the original files are removed.
     The path as you write it is the id: a file that was added with the same path is replaced.
     """
-    from lorebind.cli.given import given_project
-    from lorebind.cli.printing import print_data, print_report
+    # The commands that read declarations are in the same group, and save .06 s.
     from lorebind_knowledge.documents.changing import read_document
 
     documents = []
@@ -86,7 +90,7 @@ def add(
         except OSError as error:
             raise UsageError(f"{file} cannot be read: {error.strerror or error}") from error
         read_document(documents[-1], str(file))
-    with given_project(project) as loaded:
+    with open_target(project) as loaded:
         report = loaded.knowledge_base(kb_id, workflow=workflow).add_documents(documents)
     if output is not Output.table:
         print_data(report, output)
@@ -111,10 +115,7 @@ def delete(
     The declaration stays, and the next ingest builds a new index. Added documents are deleted with
     the index.
     """
-    from lorebind.cli.given import given_project
-    from lorebind.cli.printing import counted, print_data, print_line
-
-    with given_project(project) as loaded:
+    with open_target(project) as loaded:
         kb = loaded.knowledge_base(kb_id, workflow=workflow)
         if document is not None:
             gone = [kb.delete_document(document)]
@@ -140,10 +141,6 @@ def stats(
     output: OutputOption = Output.table,
 ) -> None:
     """Show statistics about the index of a knowledge base."""
-    from lorebind.cli.given import open_read_only
-    from lorebind.cli.printing import print_data, print_table
-    from lorebind.plain_data import as_data
-
     with open_read_only(project) as loaded:
         stats = loaded.knowledge_base(kb_id, workflow=workflow).stats()
     if output is not Output.table:

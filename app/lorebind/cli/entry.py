@@ -6,13 +6,17 @@ All of this is set up before the commands are imported, which takes some tenths 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+import traceback
 
 from lorebind.cli.interrupts import INTERRUPTED, Interrupts
 from lorebind.cli.terminal import OutputError, guarded_output, one_line
-
-if TYPE_CHECKING:
-    from lorebind_config.errors import LorebindError
+from lorebind_config.errors import (
+    ConfigurationError,
+    LorebindError,
+    NotFoundError,
+    NotIngestedError,
+    UsageError,
+)
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -40,9 +44,9 @@ def main() -> None:
 
 
 def _run(interrupts: Interrupts) -> int:
+    # Ctrl-C is handled from here on, also while these are imported.
     from lorebind.cli.commands import app
     from lorebind.cli.progress import showing_downloads
-    from lorebind_config.errors import LorebindError
 
     code = 0
     try:
@@ -70,8 +74,6 @@ def _run(interrupts: Interrupts) -> int:
 
 
 def _tell(error: LorebindError) -> None:
-    from lorebind_config.errors import ConfigurationError
-
     if isinstance(error, ConfigurationError):
         # Problems begin with their locations, as editors and terminals expect.
         lines = [str(problem) for problem in error.problems]
@@ -82,8 +84,6 @@ def _tell(error: LorebindError) -> None:
 
 
 def _tell_mistake() -> None:
-    import traceback
-
     traceback.print_exc()
     print(
         "lorebind: this is a bug in Lorebind, or in code that the project uses; "
@@ -94,13 +94,6 @@ def _tell_mistake() -> None:
 
 def exit_code(error: LorebindError) -> int:
     """Return 2 for mistakes in the call or the configuration, and 1 for all other failures."""
-    from lorebind_config.errors import (
-        ConfigurationError,
-        NotFoundError,
-        NotIngestedError,
-        UsageError,
-    )
-
     if isinstance(error, NotIngestedError):
         return FAILED
     if isinstance(error, ConfigurationError | UsageError | NotFoundError):

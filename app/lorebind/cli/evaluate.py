@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lorebind.cli.opening import open_project
 from lorebind.cli.options import IdArgument, Output, OutputOption, ProjectOption, WorkflowOption
+from lorebind.cli.printing import print_data, print_table
+from lorebind.cli.terminal import print_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
     from lorebind_knowledge.evaluation.tuning import Tuning
 
@@ -61,9 +63,6 @@ def evaluate(
     output: OutputOption = Output.table,
 ) -> None:
     """Measure the search quality of a knowledge base; a document scores as its best chunk does."""
-    from lorebind.cli.opening import open_project
-    from lorebind.cli.printing import print_data, print_line, print_table
-
     with open_project(project) as loaded:
         kb = loaded.knowledge_base(kb_id, workflow=workflow)
         scores = kb.evaluate(queries, qrels, strategies=strategies, against=against or ())
@@ -103,8 +102,6 @@ def _row(score: StrategyScores) -> tuple[str, ...]:
 
 def _print_questions(scores: Sequence[StrategyScores]) -> None:
     """Print the nDCG@10 of each question, the worst of the declared strategy first."""
-    from lorebind.cli.printing import print_table
-
     ways = ("id", "question", *(score.strategy for score in scores), "not among 10")
     rows = zip(*(score.questions for score in scores), strict=True)
     print_table(

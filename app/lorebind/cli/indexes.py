@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import LorebindError
+from lorebind_config.reading.loading import load_project
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
@@ -19,8 +20,7 @@ def project_to_read(path: str) -> Project:
 
     Reading sends no events and calls no wrapper, so extensions and wrappers are not created.
     """
-    from lorebind.project import Project
-    from lorebind_config.reading.loading import load_project
+    from lorebind.project import Project  # as in `opening.opened`
 
     loaded = load_project(path)
     alone = loaded.project.model_copy(update={"extensions": [], "wrappers": []})

@@ -12,13 +12,13 @@ from lorebind.cli.options import Output
 from lorebind.cli.printing import (
     counted,
     plan_line,
-    print_line,
     print_report,
     print_source_reports,
     print_without_text,
     tokens_line,
 )
 from lorebind.cli.progress import progress_bars
+from lorebind.cli.terminal import print_line
 from lorebind.plain_data import as_data
 from lorebind_config.errors import IngestRunningError, UsageError
 from lorebind_knowledge.events import Event, Extension

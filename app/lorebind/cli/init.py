@@ -10,8 +10,12 @@ from typing import Annotated
 import typer
 
 from lorebind.cli.options import Output, OutputOption
+from lorebind.cli.printing import print_data
 from lorebind.cli.schema import FOLDER, naming_the_file, write_schemas
+from lorebind.cli.terminal import print_line
+from lorebind.trust import trust
 from lorebind_config.errors import ConfigurationError, UsageError
+from lorebind_config.trust import read_demands
 
 _BETTER = "{ id: default, provider: fastembed, model: BAAI/bge-small-en-v1.5 }"
 """An embedder of the same size that finds more, see docs/how-to/embedders.md."""
@@ -81,8 +85,6 @@ def init(
 
     It also writes JSON Schemas, with which editors complete and check both files.
     """
-    from lorebind.cli.printing import print_data, print_line
-
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", folder.resolve().name).strip("-_.") or "project"
     in_docs = (folder / "docs").is_dir()
     values = {
@@ -123,9 +125,6 @@ def _trust(folder: Path) -> None:
 
     Failures are ignored, because `ask` reports missing trust when it is needed.
     """
-    from lorebind.trust import trust
-    from lorebind_config.trust import read_demands
-
     with suppress(ConfigurationError, UsageError):
         demands = read_demands(folder)
         if not demands.all:

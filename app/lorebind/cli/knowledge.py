@@ -10,6 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorebind.cli import documents
+from lorebind.cli.bindings import print_binding
+from lorebind.cli.indexes import Indexes
+from lorebind.cli.ingesting import (
+    failed_entry,
+    ingest_with_bars,
+    knowledge_bases,
+    print_heading,
+    reindex_with_bars,
+    show_plan,
+)
 from lorebind.cli.options import (
     IdArgument,
     InputsOption,
@@ -20,12 +30,23 @@ from lorebind.cli.options import (
     WorkflowOption,
     command_group,
 )
+from lorebind.cli.printing import (
+    counted,
+    print_data,
+    print_failures,
+    print_matches,
+    print_source_reports,
+    print_table,
+    print_without_text,
+)
+from lorebind.cli.target import apply_to_target, open_read_only, open_target, target_declarations
+from lorebind.cli.terminal import print_line
 from lorebind.cli.watch import watch
 from lorebind_config.errors import LorebindError, UsageError
+from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
 if TYPE_CHECKING:
     from lorebind_knowledge.documents.listing import KnowledgeStats
-    from lorebind_knowledge.ingest.report import IngestReport
 
 app = command_group("List, exchange, ingest and query knowledge bases.")
 for command in (
@@ -47,10 +68,6 @@ StrategyOption = Annotated[
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """List the knowledge bases of the project with statistics about their indexes."""
-    from lorebind.cli.given import open_read_only
-    from lorebind.cli.indexes import Indexes
-    from lorebind.cli.printing import print_data, print_line, print_table
-
     with open_read_only(project) as loaded:
         indexes = Indexes(loaded)
         rows = [(kb, *indexes.stats(kb)) for kb in loaded.knowledge_bases()]
@@ -106,10 +123,6 @@ def get(
 
     You can pass the YAML or JSON output to `apply`, which reads only `knowledge_base` from it.
     """
-    from lorebind.cli.given import open_read_only
-    from lorebind.cli.indexes import Indexes
-    from lorebind.cli.printing import print_data
-
     with open_read_only(project) as loaded:
         info = loaded.knowledge_base(kb_id, workflow=workflow).info
         stats, error = Indexes(loaded).stats(info)
@@ -133,10 +146,7 @@ def export(
     output: OutputOption = Output.yaml,
 ) -> None:
     """Print embedders, vector databases and knowledge bases as a file for `apply`."""
-    from lorebind.cli.given import given_declarations
-    from lorebind.cli.printing import print_data
-
-    with given_declarations(project) as loaded:
+    with target_declarations(project) as loaded:
         data = loaded.export(kb_id, workflow=workflow)
     print_data(data, Output.yaml if output is Output.table else output)
 
@@ -158,9 +168,6 @@ def apply(
     Knowledge bases of a workflow are written into the workflow's own file. The rest of the file
     stays as it is; comments within replaced resources are lost.
     """
-    from lorebind.cli.given import apply_to_given
-    from lorebind.cli.printing import print_data, print_table
-
     if file == Path("-") and sys.stdin is None:
         raise UsageError("standard input is closed; name a file, or pipe one in")
     try:
@@ -168,7 +175,7 @@ def apply(
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read: {getattr(error, 'strerror', error)}") from error
     shown_as = "<stdin>" if file == Path("-") else str(file)
-    applied = apply_to_given(project, text, shown_as, dry_run=dry_run)
+    applied = apply_to_target(project, text, shown_as, dry_run=dry_run)
     if output is not Output.table:
         print_data(applied, output)
         return
@@ -205,19 +212,9 @@ def ingest(
 
     Without an ID, a knowledge base that fails does not stop the others.
     """
-    from lorebind.cli.given import given_project
-    from lorebind.cli.ingesting import (
-        failed_entry,
-        ingest_with_bars,
-        knowledge_bases,
-        print_heading,
-    )
-    from lorebind.cli.printing import counted, print_data, print_line
-    from lorebind_knowledge.ingest.report import IngestReport
-
     reports: list[IngestReport | dict[str, Any]] = []
     failed: list[str] = []
-    with given_project(project) as loaded:
+    with open_target(project) as loaded:
         selected = knowledge_bases(loaded, kb_id, workflow, inputs)
         for kb, values in selected:
             if len(selected) > 1 and output is Output.table:
@@ -264,11 +261,7 @@ def reindex(
 
     Texts in the embedding cache are not embedded again.
     """
-    from lorebind.cli.given import given_project
-    from lorebind.cli.ingesting import knowledge_bases, reindex_with_bars
-    from lorebind.cli.printing import print_data
-
-    with given_project(project) as loaded:
+    with open_target(project) as loaded:
         ((kb, values),) = knowledge_bases(loaded, kb_id, workflow, inputs)
         report = reindex_with_bars(kb, loaded.events, output, inputs=values)
     if output is not Output.table:
@@ -284,10 +277,7 @@ def purge(
     output: OutputOption = Output.table,
 ) -> None:
     """Remove the data of knowledge bases that the project no longer declares."""
-    from lorebind.cli.given import given_project
-    from lorebind.cli.printing import print_data, print_line, print_table
-
-    with given_project(project) as loaded:
+    with open_target(project) as loaded:
         orphans = loaded.purge(dry_run=not yes)
     if output is not Output.table:
         print_data({"removed" if yes else "undeclared": orphans}, output)
@@ -326,19 +316,8 @@ def plan(
 
     Without an ID, a knowledge base that fails does not stop the others.
     """
-    from lorebind.cli.given import given_project
-    from lorebind.cli.ingesting import failed_entry, knowledge_bases, print_heading, show_plan
-    from lorebind.cli.printing import (
-        print_data,
-        print_failures,
-        print_line,
-        print_source_reports,
-        print_without_text,
-    )
-    from lorebind_knowledge.ingest.report import IngestPlan
-
     failed = False
-    with given_project(project) as loaded:
+    with open_target(project) as loaded:
         plans: list[IngestPlan | dict[str, Any]] = []
         for kb, values in knowledge_bases(loaded, kb_id, workflow, inputs):
             if output is Output.table and kb_id is None:
@@ -396,9 +375,6 @@ def query(
     output: OutputOption = Output.table,
 ) -> None:
     """Search a knowledge base and print the passages, best first."""
-    from lorebind.cli.given import given_project
-    from lorebind.cli.printing import print_data, print_line, print_matches
-
     if (text is None) == (question is None):
         raise UsageError(f'write one question: lorebind query {kb_id} "…"')
     question = question or text or ""
@@ -408,7 +384,7 @@ def query(
         "strategy": strategy,
         "filters": _filters(filters or []) or None,
     }
-    with given_project(project) as loaded:
+    with open_target(project) as loaded:
         kb = loaded.knowledge_base(kb_id, workflow=workflow)
         binding, terms = None, dict[str, dict[str, float]]()
         if explain:
@@ -428,8 +404,6 @@ def query(
         hint = "" if explain else "; show their values with --explain"
         print_line(f"no passage of {kb_id} matches the question, min_score and filters{hint}")
     if binding is not None and output is Output.table:
-        from lorebind.cli.bindings import print_binding
-
         print_binding(binding)
     if not result.matches:
         raise typer.Exit(1)

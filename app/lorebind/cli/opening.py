@@ -7,8 +7,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lorebind import trust as trusted
+from lorebind.cli.ingesting import ingest_with_bars, show_plan
 from lorebind.cli.options import Output, log_level
+from lorebind.cli.printing import print_skipped, without_text
+from lorebind.cli.terminal import print_line
 from lorebind_config.errors import ReadOnlyError, SourceError, UsageError
+from lorebind_config.project_modules import run_only
+from lorebind_config.reading.loading import PROJECT_FILE, build_project, load_project
+from lorebind_config.trust import demands_of
+from lorebind_knowledge.extensions.logging import EventLog, LoggingExtension, set_level
 
 if TYPE_CHECKING:
     from lorebind.knowledge_base import KnowledgeBase
@@ -31,15 +39,13 @@ def open_project(path: str | Path) -> Project:
     Raises:
         ConfigurationError: the files have problems; the error lists all of them.
     """
-    from lorebind_config.reading.loading import load_project
-
     return opened(load_project(path))
 
 
 def opened(config: LoadedProject) -> Project:
     """Open a project from its loaded configuration."""
+    # Commands that only read declarations, or use a server, save .14 s without this module.
     from lorebind.project import Project
-    from lorebind_knowledge.extensions.logging import LoggingExtension, set_level
 
     level = log_level.get()
     if level is None:
@@ -52,8 +58,6 @@ def opened(config: LoadedProject) -> Project:
 
 def extensions() -> list[Extension]:
     """Return the extension that logs events, if the user asks for logs."""
-    from lorebind_knowledge.extensions.logging import EventLog
-
     return [EventLog()] if log_level.get() else []
 
 
@@ -69,9 +73,6 @@ def _ingest(project: Project, kb: KnowledgeBase, output: Output) -> IngestReport
 
     Returns None for a read-only index, which does not change.
     """
-    from lorebind.cli.ingesting import ingest_with_bars, show_plan
-    from lorebind.cli.printing import print_skipped, without_text
-
     try:
         plan = show_plan(kb, output)
     except ReadOnlyError:  # others fill the knowledge base
@@ -105,8 +106,6 @@ def _ingest(project: Project, kb: KnowledgeBase, output: Output) -> IngestReport
 
 def _say_where_settings_are(project: Project, report: IngestPlan | IngestReport) -> None:
     """Explain how to change settings in a plain folder, if the printed report may name some."""
-    from lorebind.cli.printing import print_line
-
     if report.failures or any(item.setting for source in report.sources for item in source.skipped):
         root, here = Path(project.config.root), Path.cwd()
         folder = root.relative_to(here) if root.is_relative_to(here) else root
@@ -123,9 +122,6 @@ def project_at(path: Path, *, trusted: bool) -> Project:
     Raises:
         UsageError: the path is none of these, or the project is not trusted yet.
     """
-    from lorebind_config.project_modules import run_only
-    from lorebind_config.trust import demands_of
-
     config = config_at(path)
     demands = demands_of(config)
     if not trusted:
@@ -142,8 +138,6 @@ def config_at(path: Path) -> LoadedProject:
         UsageError: the path is none of these.
         ConfigurationError: the project is not valid.
     """
-    from lorebind_config.reading.loading import PROJECT_FILE, build_project, load_project
-
     is_document = path.is_file() and path.suffix not in (".yaml", ".yml")
     if not is_document and (path.is_file() or (path / PROJECT_FILE).is_file()):
         return load_project(path)
@@ -151,7 +145,7 @@ def config_at(path: Path) -> LoadedProject:
         raise UsageError(f"{path} is neither a folder nor a file; give one with documents")
     source: dict[str, Any] = {"type": "file_glob", "path": "**/*"}
     if is_document:
-        from wcmatch import glob
+        from wcmatch import glob  # no other command needs it
 
         source |= {"path": glob.escape(path.name, unix=True), "respect_gitignore": False}
     knowledge_base = {
@@ -174,9 +168,6 @@ def _check_trusted(demands: TrustRequirements, path: Path) -> None:
     Raises:
         UsageError: the project is not trusted.
     """
-    from lorebind import trust as trusted
-    from lorebind.cli.printing import print_line
-
     missing = trusted.not_granted(demands)
     for demand in missing:
         print_line(str(demand), stderr=True)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import re
 import sys
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lorebind.cli.options import Output
-from lorebind.cli.terminal import is_showable, one_line, visible
+from lorebind.cli.terminal import console, is_showable, one_line, print_line, visible
 from lorebind.plain_data import as_data
+from lorebind_config.editing.yaml_text import as_yaml
 from lorebind_knowledge.ingest.report import skipped_summary
+from lorebind_knowledge.text.languages import detect_language
+from lorebind_knowledge.text.splitting import words_of
+from lorebind_knowledge.text.terms import content_words
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from typing import TextIO
-
-    from rich.console import Console, ConsoleOptions, RenderableType
-
     from lorebind_bindings import Answer
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
     from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, SourceReport
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 SNIPPET_LINES = 4
 SHORTEST_MARKED = 3
 """Minimum length of a word that is marked: shorter ones begin too many others."""
-PLAIN_WIDTH = 100
 UNLIMITED = 1_000_000
 USUAL_WIDTH = 80
 LONG_WIDTH = 30
@@ -42,39 +40,6 @@ _WAYS_TO_READ = {
 """How to read skipped files, by the setting of their source."""
 
 
-def console(*, stderr: bool = False, plain_width: int = PLAIN_WIDTH) -> Console:
-    """Return standard output, or standard error for messages.
-
-    If it is not a terminal, it is plain text of at most `plain_width` characters per line.
-    """
-    stream = sys.stderr if stderr else sys.stdout
-    return _console(getattr(stream, "styled", stream), plain_width)
-
-
-@lru_cache(maxsize=3)
-def _console(stream: TextIO, plain_width: int) -> Console:
-    from rich.console import Console
-    from rich.segment import Segment
-
-    class SafeConsole(Console):
-        """A console that colors its own output, but escapes control characters in printed text."""
-
-        def render(
-            self, renderable: RenderableType, options: ConsoleOptions | None = None
-        ) -> Iterator[Segment]:
-            for segment in super().render(renderable, options):
-                text, style, control = segment
-                yield segment if control else Segment(visible(text), style)
-
-    width = None if stream.isatty() else plain_width
-    return SafeConsole(file=stream, highlight=False, markup=False, emoji=False, width=width)
-
-
-def print_line(text: str, *, stderr: bool = False) -> None:
-    """Print a message as one line, even if names in it contain line breaks."""
-    print(one_line(text), file=sys.stderr if stderr else sys.stdout)
-
-
 def print_data(value: Any, output: Output) -> None:
     """Print a result as exact JSON or YAML; characters that cannot be shown are escaped."""
     data = as_data(value)
@@ -87,8 +52,6 @@ def print_data(value: Any, output: Output) -> None:
 def _as_text(data: Any, output: Output, *, ascii_only: bool) -> str:
     if output is Output.json:
         return json.dumps(data, indent=2, ensure_ascii=ascii_only)
-    from lorebind_config.editing.yaml_text import as_yaml
-
     plain = json.loads(json.dumps(data))  # converts subclasses of plain types, too
     return as_yaml(plain, ascii_only=ascii_only).removesuffix("\n")
 
@@ -103,6 +66,7 @@ def print_table(
         rows: the cells of each row.
         long: columns of cells so long that they wrap for other programs too.
     """
+    # rich takes .03 s to import, which results of one line or as data do not need.
     from rich import box
     from rich.table import Table
 
@@ -237,6 +201,7 @@ def print_skipped(sources: Iterable[SourceReport]) -> None:
     skipped = list(dict.fromkeys(item for source in sources for item in source.skipped))
     if not skipped:
         return
+    # An unchanged ingest needs no loaders, which take .02 s to import.
     from lorebind_knowledge.loaders.registry import conversion_of
 
     folders = sum(item.uri.endswith("/") for item in skipped)
@@ -265,8 +230,6 @@ def print_matches(
     With `explain`, also print the figures behind each score and the matching terms.
     """
     from rich.text import Text
-
-    from lorebind_knowledge.text.splitting import words_of
 
     out = console()
     words, asked = _words_to_mark(question), set(words_of(question))
@@ -315,6 +278,7 @@ def print_chunks(chunks: Iterable[ChunkInfo]) -> None:
 
 def location(match: DocumentMatch | ChunkInfo) -> str:
     """Return a path that terminals and editors open, `docs/cors.md:12-30`, or `a.pdf, page 4`."""
+    # Only commands that print passages need the templates of citations.
     from lorebind_prompts.citations import named_place
 
     about = match.metadata
@@ -349,18 +313,12 @@ def print_sources(answer: Answer) -> None:
 
 
 def _words_to_mark(question: str) -> set[str]:
-    from lorebind_knowledge.text.languages import detect_language
-    from lorebind_knowledge.text.splitting import words_of
-    from lorebind_knowledge.text.terms import content_words
-
     words = content_words(question, [detect_language(question)]) or words_of(question)
     return {word for word in words if len(word) >= SHORTEST_MARKED}
 
 
 def _snippet(text: str, words: set[str]) -> list[str]:
     """Return the lines around the one that has most of the question's words."""
-    from lorebind_knowledge.text.splitting import words_of
-
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     if not lines:
         return []

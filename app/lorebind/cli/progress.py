@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lorebind.cli.terminal import console, print_line
 from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.hub_models.snapshot import show_on, shown_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
     from rich.progress import Progress, TaskID
 
     from lorebind_knowledge.events import Events
@@ -68,7 +67,6 @@ class _Lines(Extension):
         now = time.monotonic()
         if now - self._printed_at < EVERY_SECONDS:
             return
-        from lorebind.cli.printing import print_line
 
         self._printed_at = now
         print_line(
@@ -83,8 +81,6 @@ def showing_downloads() -> Iterator[None]:
     """Show downloads on standard error within the block, with a bar if it is a terminal."""
 
     def show(line: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
-        from lorebind.cli.printing import console
-
         return show_on(console(stderr=True).file, line, size)
 
     before = shown_by.set(show)
@@ -108,6 +104,16 @@ def progress_bars(events: Events) -> Iterator[None]:
 
     If standard error is not a terminal, it gets a line every ten seconds instead.
     """
+    err = console(stderr=True)
+    if not err.is_terminal:
+        lines = _Lines()
+        events.subscribe(lines)
+        try:
+            yield
+        finally:
+            events.unsubscribe(lines)
+        return
+    # Every command imports this module, and few of them show bars.
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -119,22 +125,11 @@ def progress_bars(events: Events) -> Iterator[None]:
     )
     from rich.text import Text
 
-    from lorebind.cli.printing import console
-
     class RateColumn(ProgressColumn):
         def render(self, task: Task) -> Text:
             speed = task.finished_speed or task.speed
             return Text(f"{speed:.0f}/s" if speed else "", style="progress.data.speed")
 
-    err = console(stderr=True)
-    if not err.is_terminal:
-        lines = _Lines()
-        events.subscribe(lines)
-        try:
-            yield
-        finally:
-            events.unsubscribe(lines)
-        return
     progress = Progress(
         TextColumn("{task.description:>6}"),
         BarColumn(),

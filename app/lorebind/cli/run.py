@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorebind.cli.inputs import answer_values, input_values
+from lorebind.cli.interrupts import completed_by
 from lorebind.cli.options import (
     InputsOption,
     Output,
@@ -16,6 +17,9 @@ from lorebind.cli.options import (
     ProjectOption,
     WorkflowArgument,
 )
+from lorebind.cli.run_result import how_to_resume, keeps_threads, show_result
+from lorebind.cli.streaming import show_events
+from lorebind.cli.target import open_target, same_project
 from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,17 +64,12 @@ def run(
     The exit code is 3 if the run waits or is paused, and 1 if it fails. In both cases, the command
     prints how to resume the run; finished tasks are kept.
     """
-    from lorebind.cli.given import given_project
-    from lorebind.cli.interrupts import completed_by
-    from lorebind.cli.run_result import how_to_resume, show_result
-    from lorebind.cli.streaming import show_events
-
     replies = answer_values(answers)
     resumed = resume or bool(answers)
     _check_options(workflow, thread, resumed, inputs, project)
     if stream and output is Output.yaml:
         raise UsageError("--stream prints text or lines of JSON; use --output json")
-    with given_project(project) as loaded:
+    with open_target(project) as loaded:
         takes = loaded.workflow_inputs(workflow)
         if resumed:
             _check_kept(loaded, workflow)
@@ -104,8 +103,6 @@ def _check_options(
     if not resumed:
         return
     if thread is None:
-        from lorebind.cli.given import same_project
-
         listing = same_project(f"lorebind workflow threads {workflow}", project)
         raise UsageError(
             "--resume and --answer need a thread; add --thread ID, "
@@ -124,8 +121,6 @@ def _check_kept(project: AnyProject, workflow: str) -> None:
     Raises:
         UsageError: they do not.
     """
-    from lorebind.cli.run_result import keeps_threads
-
     if not keeps_threads(project, workflow):
         raise UsageError(
             f"the threads of workflow {workflow!r} are kept in memory and ended with the "

@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from lorebind.cli.options import Output
+from lorebind.cli.printing import counted, print_data
+from lorebind.cli.target import same_project
+from lorebind.cli.terminal import console, print_line
+from lorebind.plain_data import as_data
+from lorebind_bindings.workflow.how_to_resume import resume_command, which_project
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
@@ -39,9 +44,6 @@ def show_result(
     Raises:
         Exit: the run has not completed.
     """
-    from lorebind.cli.printing import print_data
-    from lorebind.plain_data import as_data
-
     if compact and output is Output.json:
         print(json.dumps(as_data(result)))
     elif output is not Output.table:
@@ -59,8 +61,6 @@ def _print_outputs(result: RunResult) -> None:
 
     Each prompt numbers its passages from 1: a marker is clear only next to the sources of its text.
     """
-    from lorebind.cli.printing import console
-
     out = console()
     named = result.output if isinstance(result.output, dict) else {"output": result.output}
     tasks = dict(result.tasks)
@@ -104,8 +104,6 @@ def _print_task(
     name: str, task: TaskResult, prompts: list[dict[str, Any]], *, sources: bool
 ) -> None:
     """Print the task's citations and prompt sizes, or its error; nothing if it has neither."""
-    from lorebind.cli.printing import console, counted, print_line
-
     if task.status == "failed" and task.error:
         console().rule(f"{name} failed", align="left")
         failure = f"{task.error['type']}: {task.error['message']}"
@@ -127,8 +125,6 @@ def _print_task(
 
 
 def _print_sources(part: str, result: TaskResult) -> None:
-    from lorebind.cli.printing import console, print_line
-
     console().rule(f"Sources of {part} ({result.verdict})", align="left")
     # The passages of each prompt are numbered from 1. A task with several prompts, such as a
     # workflow, may have several passages of one number, which then tells nothing.
@@ -147,8 +143,6 @@ def _prompts(usage: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _print_stop(project: AnyProject, workflow: str, result: RunResult) -> None:
     """Print the open questions, and how to answer them."""
-    from lorebind.cli.printing import console, print_line
-
     out = console()
     for question in result.waiting:
         out.rule(f"{question['path']} waits for an answer", align="left")
@@ -189,9 +183,6 @@ def how_to_resume(
         thread_id: the id of the thread.
         waiting: the questions that it waits for, see `RunResult`.
     """
-    from lorebind.cli.given import same_project
-    from lorebind_bindings.workflow.how_to_resume import resume_command, which_project
-
     config: LoadedProject | None = getattr(project, "config", None)
     command = resume_command(workflow, thread_id, waiting)
     return same_project(command) if config is None else command + which_project(config)

@@ -11,7 +11,11 @@ from typing import Annotated, Literal
 import typer
 
 from lorebind.cli.options import Output, OutputOption, ProjectOption
+from lorebind.cli.printing import print_data
+from lorebind.cli.terminal import print_line
+from lorebind_config.declarations.schema import FILES, json_schema
 from lorebind_config.errors import StoreError, UsageError
+from lorebind_config.project_files import make_data_folder
 
 FOLDER = ".lorebind/schema"
 """The folder that the first lines of files written by `init` refer to."""
@@ -28,9 +32,6 @@ def schema(
     output: OutputOption = Output.table,
 ) -> None:
     """Print the JSON Schema of the YAML, with which editors complete, explain and check it."""
-    from lorebind.cli.printing import print_data, print_line
-    from lorebind_config.declarations.schema import json_schema
-
     if not write:
         print_data(json_schema(kind), Output.json if output is Output.table else output)
         return
@@ -50,9 +51,6 @@ def write_schemas(root: Path) -> list[Path]:
         UsageError: no such folder.
         StoreError: the schemas cannot be written.
     """
-    from lorebind_config.declarations.schema import FILES, json_schema
-    from lorebind_config.project_files import make_data_folder
-
     if not root.is_dir():
         raise UsageError(f"there is no folder {root}")
     folder = root / FOLDER

@@ -6,7 +6,10 @@ from typing import Annotated
 
 import typer
 
+from lorebind.cli.opening import open_project
 from lorebind.cli.options import ProjectOption
+from lorebind.cli.terminal import print_line
+from lorebind_config.plugins import import_extra
 
 
 def serve(
@@ -24,12 +27,9 @@ def serve(
     Without tokens, only programs on this machine can call the server, with all rights. A Unix
     socket is only for programs of the same user.
     """
-    from lorebind.cli.opening import open_project
-    from lorebind.cli.printing import print_line
-    from lorebind_config.plugins import import_extra
-
     import_extra("uvicorn", extra="server", purpose="lorebind serve")
     import_extra("fastapi", extra="server", purpose="lorebind serve")
+    # Their imports fail without these packages.
     from lorebind.doctor import unshared_storage
     from lorebind.server.serve import serve as serve_project
 

@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from lorebind.cli.options import Output
+from lorebind.cli.terminal import console, one_line
+from lorebind_bindings.workflow.events.event_line import event_line
 
 if TYPE_CHECKING:
     from lorebind_bindings import RunResult, RunStream
@@ -93,10 +95,6 @@ class EventLines:
 
     def _print(self, event: RunEvent) -> None:
         from rich.text import Text
-
-        from lorebind.cli.printing import console
-        from lorebind.cli.terminal import one_line
-        from lorebind_bindings.workflow.events.event_line import event_line
 
         out = console()
         out.print(Text(one_line(event_line(event)), style="dim"), soft_wrap=True)

@@ -9,7 +9,13 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from functools import lru_cache
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+
+PLAIN_WIDTH = 100
 
 # Control characters (C0, C1), line separators, bidirectional controls (https://trojansource.codes)
 # and lone surrogates, which no encoding has. Newlines and tabs are ordinary text.
@@ -154,3 +160,36 @@ def _occupy_closed() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # opens the lowest free descriptor
+
+
+def console(*, stderr: bool = False, plain_width: int = PLAIN_WIDTH) -> Console:
+    """Return standard output, or standard error for messages.
+
+    If it is not a terminal, it is plain text of at most `plain_width` characters per line.
+    """
+    stream = sys.stderr if stderr else sys.stdout
+    return _console(getattr(stream, "styled", stream), plain_width)
+
+
+@lru_cache(maxsize=3)
+def _console(stream: TextIO, plain_width: int) -> Console:
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class SafeConsole(Console):
+        """A console that colors its own output, but escapes control characters in printed text."""
+
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterator[Segment]:
+            for segment in super().render(renderable, options):
+                text, style, control = segment
+                yield segment if control else Segment(visible(text), style)
+
+    width = None if stream.isatty() else plain_width
+    return SafeConsole(file=stream, highlight=False, markup=False, emoji=False, width=width)
+
+
+def print_line(text: str, *, stderr: bool = False) -> None:
+    """Print a message as one line, even if names in it contain line breaks."""
+    print(one_line(text), file=sys.stderr if stderr else sys.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lorebind.cli.options import Output, OutputOption, ProjectOption, command_group
+from lorebind.cli.printing import print_data, print_table
+from lorebind.cli.terminal import print_line
+from lorebind.server.state.tables import open_state
+from lorebind.server.state.tokens import Tokens
+from lorebind_config.reading.loading import load_project
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lorebind.server.state.tokens import Token, Tokens
+    from lorebind.server.state.tokens import Token
     from lorebind_config.reading.loaded import LoadedProject
 
 app = command_group("Manage tokens of `lorebind serve`, their rights and tenants.")
@@ -48,8 +52,6 @@ def create(
 
     Only its digest is stored. Once a token exists, servers refuse callers without one.
     """
-    from lorebind.cli.printing import print_data, print_line
-
     config = _loaded(project)
     tenants = tenant or [config.tenant]  # an error if the project requires a name
     with _tokens(config) as tokens:
@@ -64,8 +66,6 @@ def create(
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """List the tokens by name, without their secret values."""
-    from lorebind.cli.printing import print_data, print_line, print_table
-
     with _tokens(_loaded(project)) as tokens:
         rows = [_token_data(token) for token in tokens.all()]
     if output is not Output.table:
@@ -81,8 +81,6 @@ def revoke(
     name: NameArgument, project: ProjectOption = ".", output: OutputOption = Output.table
 ) -> None:
     """Delete a token. Running servers refuse it within a second."""
-    from lorebind.cli.printing import print_data, print_line
-
     with _tokens(_loaded(project)) as tokens:
         revoked = _token_data(tokens.revoke(name))
     if output is not Output.table:
@@ -92,17 +90,12 @@ def revoke(
 
 
 def _loaded(project: str) -> LoadedProject:
-    from lorebind_config.reading.loading import load_project
-
     return load_project(project)
 
 
 @contextmanager
 def _tokens(config: LoadedProject) -> Iterator[Tokens]:
     """Open the tokens of a project, which needs only the variables of `server: state`."""
-    from lorebind.server.state.tables import open_state
-    from lorebind.server.state.tokens import Tokens
-
     database = open_state(config.project.server.state, config.environment)
     try:
         yield Tokens(database)

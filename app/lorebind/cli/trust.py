@@ -7,7 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from lorebind import trust as trusted
+from lorebind.cli.opening import config_at
 from lorebind.cli.options import Output, OutputOption
+from lorebind.cli.printing import print_data
+from lorebind.cli.terminal import print_line
+from lorebind_config.trust import demands_of
 
 
 def trust(
@@ -23,11 +28,6 @@ def trust(
     Trust is stored outside of the folder. It covers what is listed, and the content of the modules.
     `ask` asks again only for what is new.
     """
-    from lorebind import trust as trusted
-    from lorebind.cli.opening import config_at
-    from lorebind.cli.printing import print_data, print_line
-    from lorebind_config.trust import demands_of
-
     path = Path(folder)
     if list_:
         result: dict[str, Any] = {"trusted": trusted.trusted_folders()}

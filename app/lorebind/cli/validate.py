@@ -7,7 +7,11 @@ from typing import Annotated
 import typer
 
 from lorebind.cli.options import Output, OutputOption, ProjectOption
+from lorebind.cli.printing import counted, print_data
+from lorebind.cli.terminal import print_line
 from lorebind_config.errors import ConfigurationError
+from lorebind_config.reading.autoload import misspelled_folders
+from lorebind_config.reading.loading import load_project
 
 
 def validate(
@@ -21,10 +25,6 @@ def validate(
 
     No database, API key or extra is needed. A variable that is not set results in a notice.
     """
-    from lorebind.cli.printing import counted, print_data, print_line
-    from lorebind_config.reading.autoload import misspelled_folders
-    from lorebind_config.reading.loading import load_project
-
     try:
         loaded = load_project(project, need_variables=strict)
     except ConfigurationError as error:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from lorebind.cli.ingesting import ingest_with_bars, knowledge_bases, print_heading
+from lorebind.cli.opening import open_project, opened
 from lorebind.cli.options import Output, OutputOption, ProjectOption
+from lorebind.cli.printing import plan_line, print_data
+from lorebind.cli.target import target_server
+from lorebind.cli.terminal import print_line
+from lorebind.watching import WatchedFiles
 from lorebind_config.errors import LorebindError, NotFoundError
+from lorebind_config.plugins import import_extra
+from lorebind_config.reading.loading import load_project
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from lorebind.cli.any_project import AnyProject
     from lorebind.project import Project
     from lorebind.remote import RemoteProject
@@ -43,17 +50,10 @@ def watch(
     failing ingest is reported, and the command waits for the next change. It reports a broken
     document again when the file changes, or with --every.
     """
-    from lorebind.cli.given import given_server_project
-    from lorebind.cli.ingesting import knowledge_bases
-    from lorebind.cli.opening import open_project
-    from lorebind.cli.printing import print_line
-    from lorebind_config.plugins import import_extra
-
-    if (remote := given_server_project()) is not None:
+    if (remote := target_server()) is not None:
         with remote:
             _watch_server(remote, kb_id, every, output)
     watchfiles = import_extra("watchfiles", extra="watch", purpose="lorebind knowledge watch")
-    from lorebind.watching import WatchedFiles
 
     loaded = open_project(project)
     try:
@@ -84,9 +84,7 @@ def _watch_server(
     project: RemoteProject, kb_id: str | None, every: float | None, output: Output
 ) -> NoReturn:
     """Watch the files of a server in the same way, also after it was restarted."""
-    from lorebind.cli.ingesting import knowledge_bases
-    from lorebind.cli.printing import print_line
-    from lorebind.remote.errors import ServerError
+    from lorebind.remote.errors import ServerError  # imports httpx
 
     print_line(f"Watching the files of {project.url}; stop with Ctrl-C.", stderr=True)
     knowledge_bases(project, kb_id)  # reports a wrong id immediately
@@ -110,10 +108,6 @@ def _watch_server(
 
 def _loaded_again(loaded: Project, path: str) -> Project:
     """Load the project again; if it is not valid, report that and return the current one."""
-    from lorebind.cli.opening import opened
-    from lorebind.cli.printing import print_line
-    from lorebind_config.reading.loading import load_project
-
     try:
         config = load_project(path)
     except LorebindError as error:
@@ -141,9 +135,6 @@ class _Rounds:
 
     def ingest(self, loaded: AnyProject, changed: Collection[str] = ()) -> None:
         """Ingest the knowledge bases that have news; `changed` are paths in the project folder."""
-        from lorebind.cli.ingesting import ingest_with_bars, knowledge_bases, print_heading
-        from lorebind.cli.printing import plan_line, print_data, print_line
-
         try:
             kbs = knowledge_bases(loaded, self._kb_id, quiet=True)
         except NotFoundError as error:  # it was renamed; the next change may bring it back

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lorebind.cli.interrupts import completed_by
 from lorebind.cli.options import (
     Output,
     OutputOption,
@@ -18,6 +19,11 @@ from lorebind.cli.options import (
     WorkflowArgument,
     command_group,
 )
+from lorebind.cli.printing import print_data, print_table
+from lorebind.cli.run_result import show_result
+from lorebind.cli.target import open_read_only, open_target, same_project, target_declarations
+from lorebind.cli.terminal import print_line
+from lorebind_bindings.workflow.drawing import as_mermaid, as_text
 from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,10 +52,7 @@ def workflow() -> None:
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """List the workflows of a project with their inputs."""
-    from lorebind.cli.given import given_declarations
-    from lorebind.cli.printing import print_data, print_line, print_table
-
-    with given_declarations(project) as loaded:
+    with target_declarations(project) as loaded:
         workflows = loaded.workflows()
     if output is not Output.table:
         print_data({"workflows": workflows}, output)
@@ -76,13 +79,9 @@ def show(
     output: OutputOption = Output.table,
 ) -> None:
     """Show the graph of a workflow: its tasks and the transitions between them."""
-    from lorebind.cli.given import given_declarations
-    from lorebind.cli.printing import print_data, print_line
-    from lorebind_bindings.workflow.drawing import as_mermaid, as_text
-
     if form is Format.mermaid and output is not Output.table:
         raise UsageError(f"--format mermaid is not {output}; omit --format or --output")
-    with given_declarations(project) as loaded:
+    with target_declarations(project) as loaded:
         drawn = loaded.workflow_outline(workflow)
     if form is Format.json or output is not Output.table:
         print_data(drawn, Output.yaml if output is Output.yaml else Output.json)
@@ -101,9 +100,6 @@ def threads(
     output: OutputOption = Output.table,
 ) -> None:
     """List the threads of a workflow with their status, newest first."""
-    from lorebind.cli.given import open_read_only, same_project
-    from lorebind.cli.printing import print_data, print_line, print_table
-
     with open_read_only(project) as loaded:
         threads = loaded.threads(workflow, limit=limit)
     if output is not Output.table:
@@ -132,9 +128,6 @@ def history(
     output: OutputOption = Output.table,
 ) -> None:
     """List the finished tasks of a thread with their outputs, turn by turn."""
-    from lorebind.cli.given import open_read_only
-    from lorebind.cli.printing import print_data, print_line, print_table
-
     thread = _thread(thread, named)
     with open_read_only(project) as loaded:
         history = loaded.history(workflow, thread)
@@ -182,15 +175,10 @@ def replay(
 
     The original thread does not change. Kept tasks do not run again.
     """
-    from lorebind.cli.given import given_project, same_project
-    from lorebind.cli.interrupts import completed_by
-    from lorebind.cli.printing import print_line
-    from lorebind.cli.run_result import show_result
-
     thread = _thread(thread, named)
     listing = same_project(f"lorebind workflow threads {workflow}", project)
     completed_by(f"`{listing}` lists the new thread")
-    with given_project(project) as loaded:
+    with open_target(project) as loaded:
         result = loaded.replay(workflow, thread, step)
         if output is Output.table:
             print_line(f"Thread {result.thread_id} replays {thread} from after step {step}.")

@@ -1,22 +1,26 @@
-"""Open the project of a command: in a folder of this machine, or on a server."""
+"""The target of a command: a project in a folder of this machine, or on a server."""
 
 from __future__ import annotations
 
 import shlex
 from typing import TYPE_CHECKING
 
+from lorebind.cli.indexes import project_to_read
+from lorebind.cli.interrupts import completed_by
+from lorebind.cli.opening import extensions, open_project
 from lorebind.cli.options import HERE, current_server
+from lorebind.declaration_methods import Declared
 from lorebind_config.errors import Suggestion
 from lorebind_config.namespace import named_tenant
+from lorebind_config.reading.loading import load_project
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
-    from lorebind.declaration_methods import Declared
     from lorebind.remote import RemoteProject
     from lorebind_config.editing.applying import Applied
 
 
-def given_project(path: str) -> AnyProject:
+def open_target(path: str) -> AnyProject:
     """Open the project that `--project` or `--server` names.
 
     Args:
@@ -26,35 +30,28 @@ def given_project(path: str) -> AnyProject:
         ConfigurationError: the files have problems; the error lists all of them.
         UsageError: the address of the server is not valid.
     """
-    if (remote := given_server_project()) is not None:
+    if (remote := target_server()) is not None:
         return remote
-    from lorebind.cli.opening import open_project
-
     return open_project(path)
 
 
 def open_read_only(path: str) -> AnyProject:
     """Open the project to read catalogs only, without running its code."""
-    if (remote := given_server_project()) is not None:
+    if (remote := target_server()) is not None:
         return remote
-    from lorebind.cli.indexes import project_to_read
-
     return project_to_read(path)
 
 
-def given_declarations(path: str) -> Declared | RemoteProject:
+def target_declarations(path: str) -> Declared | RemoteProject:
     """Open the project to read its declarations only, without running any of its code."""
-    if (remote := given_server_project()) is not None:
+    if (remote := target_server()) is not None:
         return remote
-    from lorebind.declaration_methods import Declared
-    from lorebind_config.reading.loading import load_project
-
     return Declared(load_project(path))
 
 
-def apply_to_given(path: str, text: str, shown_as: str, *, dry_run: bool) -> Applied:
+def apply_to_target(path: str, text: str, shown_as: str, *, dry_run: bool) -> Applied:
     """Apply resources to the project; see `lorebind_config.editing.applying`."""
-    if (remote := given_server_project()) is not None:
+    if (remote := target_server()) is not None:
         with remote:
             return remote.apply(text, shown_as, dry_run=dry_run)
     from lorebind_config.editing.applying import apply_resources
@@ -77,7 +74,7 @@ def same_project(command: str, path: str = HERE) -> str:
     return f"{command}{where}" + (f" --tenant {shlex.quote(tenant)}" if tenant else "")
 
 
-def given_server_project() -> RemoteProject | None:
+def target_server() -> RemoteProject | None:
     """Return the project of the server that `--server` names; None without that option.
 
     Raises:
@@ -86,8 +83,7 @@ def given_server_project() -> RemoteProject | None:
     server = current_server.get()
     if server is None:
         return None
-    from lorebind.cli.interrupts import completed_by
-    from lorebind.cli.opening import extensions
+    # httpx takes .2 s to import, and most commands use no server.
     from lorebind.remote import RemoteProject
 
     return RemoteProject(
