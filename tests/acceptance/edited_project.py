@@ -69,6 +69,7 @@ DECLARED: dict[str, Any] = {
 for declared in DECLARED["knowledge_bases"]:
     declared |= {
         "embedder": "one",
+        "sparse": "local",
         "chunking": {"size": 100, "overlap": 0},
         "preprocess": {"dedupe": False},
         "metadata": {"level": 0},

@@ -14,6 +14,7 @@ import numpy as np
 
 from lorebind import Project
 from lorebind_knowledge.catalog.ledger import IndexEntry
+from lorebind_knowledge.catalog.postings import TERMS, WORDS
 from lorebind_knowledge.catalog.versions import LIVE
 from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.index.index import NoIndexError
@@ -132,7 +133,7 @@ def check_file(
 
 
 def _check_index(db: sqlite3.Connection, index_uid: int, served: Mapping[str, int]) -> None:
-    """Check that chunks, vectors and words of an index agree with each other and its documents."""
+    """Check that the chunks of an index agree with its vectors, words, terms and documents."""
     chunks = db.execute(
         "select c.number, v.uri from catalog_chunks as c"
         " left join catalog_versions as v on v.version = c.version where c.space = ?",
@@ -142,9 +143,12 @@ def _check_index(db: sqlite3.Connection, index_uid: int, served: Mapping[str, in
     numbers = {number for number, _ in chunks}
     vectors = db.execute("select number from store_vectors where space = ?", (index_uid,))
     assert {number for (number,) in vectors} == numbers
-    arrays = "select numbers, gone from catalog_segments where space = ?"
-    written, gone = (
-        set(np.concatenate([np.frombuffer(array, "<i8") for array in column]).tolist())
-        for column in zip((b"", b""), *db.execute(arrays, (index_uid,)), strict=True)
-    )
-    assert written - gone == numbers
+    for kind in (WORDS, TERMS):
+        arrays = "select numbers, gone from catalog_segments where space = ? and kind = ?"
+        written, gone = (
+            set(np.concatenate([np.frombuffer(array, "<i8") for array in column]).tolist())
+            for column in zip((b"", b""), *db.execute(arrays, (index_uid, kind)), strict=True)
+        )
+        assert written - gone == numbers
+    staged = "select count(*) from catalog_terms where space = ?"
+    assert db.execute(staged, (index_uid,)).fetchone() == (0,)
