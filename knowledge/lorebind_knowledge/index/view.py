@@ -21,7 +21,7 @@ from lorebind_knowledge.records import SPANS
 from lorebind_knowledge.stores.base import LostVectorsError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -159,10 +159,7 @@ class View(Chunks):
         Raises:
             UsageError: the filter is malformed, or `k` is less than 1.
         """
-        only = self._filter(k, where)
-        if only.total == 0:
-            return _NOTHING
-        return self._best_of(*self.words(question).passages, k, only)
+        return self._best_of(lambda: self.words(question).passages, k, where)
 
     def terms_search(
         self, terms: SparseVector, k: int, where: Mapping[str, Any] | None = None
@@ -172,10 +169,7 @@ class View(Chunks):
         Raises:
             UsageError: the filter is malformed, or `k` is less than 1.
         """
-        only = self._filter(k, where)
-        if only.total == 0:
-            return _NOTHING
-        return self._best_of(*self.terms(terms).passages, k, only)
+        return self._best_of(lambda: self.terms(terms).passages, k, where)
 
     def bm25_scores(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the BM25 of chunks, in the order of the numbers; 0 for chunks without a match."""
@@ -329,8 +323,22 @@ class View(Chunks):
         ).best(k)
 
     def _best_of(
-        self, numbers: NDArray[np.int64], scores: NDArray[np.float64], k: int, only: _Filter
+        self,
+        matching: Callable[[], tuple[NDArray[np.int64], NDArray[np.float64]]],
+        k: int,
+        where: Mapping[str, Any] | None,
     ) -> Hits:
+        """Return the best chunks that pass a filter.
+
+        Args:
+            matching: returns the numbers of all passages that match, ascending, and their scores.
+            k: how many.
+            where: the filter.
+        """
+        only = self._filter(k, where)
+        if only.total == 0:
+            return _NOTHING
+        numbers, scores = matching()
         if only.allowed_ids is not None:
             inside = _are_inside(numbers, only.allowed_ids)
             numbers, scores = numbers[inside], scores[inside]
