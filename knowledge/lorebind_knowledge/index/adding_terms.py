@@ -49,7 +49,7 @@ def begin_terms(
         return entry
     from lorebind_knowledge.catalog import postings
 
-    with index.catalog.writing(lease) as sql:
+    with index.changing(lease, entry) as sql:
         postings.drop(sql, entry.index_uid, [postings.TERMS])
         sql.run("delete from catalog_terms where space = :space", space=entry.index_uid)
     manifest = replace(
@@ -105,7 +105,7 @@ def add_terms(
     passages = [
         StoredTerms.of(vector).passage(number, uris[number]) for number, vector in terms.items()
     ]
-    with index.catalog.writing(lease) as sql:
+    with index.changing(lease, entry) as sql:
         postings.write(sql, entry.index_uid, postings.TERMS, passages)
 
 

@@ -181,7 +181,7 @@ class Index:
         entries = entries_of(records, space)
         if not entries:
             return
-        with self.catalog.writing(lease) as sql:
+        with self.changing(lease, index) as sql:
             _check_there(sql, index)
             new = Versions(sql, space.index_uid).stage(entries, self._payload)
             if not self.store.returns_vectors:
@@ -211,7 +211,7 @@ class Index:
             LeaseLostError: another writer has taken over; nothing was changed.
             StoreError: a newer generation is live already; an outage. Nothing was changed.
         """
-        with self.catalog.writing(lease) as sql:
+        with self.changing(lease, index) as sql:
             _check_there(sql, index)
             changes = Versions(sql, index.index_uid).publish(generations)
             put_documents(sql, index.key, rows, run_id)
@@ -223,7 +223,7 @@ class Index:
 
     def remove(self, lease: Lease, index: IndexEntry, uris: Sequence[str]) -> int:
         """Remove documents and their rows in the ledger, and return the number of their chunks."""
-        with self.catalog.writing(lease) as sql:
+        with self.changing(lease, index) as sql:
             count = Versions(sql, index.index_uid).remove(uris)
             remove_documents(sql, index.key, uris)
         self._changed[index.index_uid] += count
@@ -239,28 +239,45 @@ class Index:
             abandon: also delete chunks that an earlier writer has staged and not published.
         """
         self._swept[index.index_uid] = time.monotonic()
-        with self.catalog.writing(lease) as sql:
+        with self.changing(lease, index) as sql:
             if abandon:
                 Versions(sql, index.index_uid).abandon()
             dead = Versions(sql, index.index_uid).collect_dead()
         if not dead.versions:
             return
         self._delete(index.space, dead.numbers)
-        with self.catalog.writing(lease) as sql:
+        with self.changing(lease, index) as sql:
             Versions(sql, index.index_uid).forget(dead)
 
     def drop(self, lease: Lease, index: IndexEntry) -> None:
         """Remove an index that is not in use, in the store and then in the catalog."""
-        with self.catalog.writing(lease) as sql:
+        with self.changing(lease, index) as sql:
             sql.run(
                 "update catalog_indexes set swept = version + 1 where index_uid = :space",
                 space=index.index_uid,
             )
         finish(self.store.drop(index.space))
-        with self.catalog.writing(lease) as sql:
+        with self.changing(lease, index) as sql:
             Versions(sql, index.index_uid).drop()
             self.catalog.ledger.drop_index(sql, index.key)
         self._memory.forget(index.index_uid)
+
+    @contextmanager
+    def changing(self, lease: Lease, index: IndexEntry) -> Iterator[Sql]:
+        """Open a transaction that changes an index. Other threads of the writer wait for its end.
+
+        Otherwise two could merge the same segments, or count the same dead vectors.
+
+        Raises:
+            LeaseLostError: another writer has taken over.
+        """
+        with self.catalog.writing(lease) as sql:
+            if sql.is_postgres:  # SQLite has one transaction at a time anyway
+                sql.run(
+                    "select 1 from catalog_indexes where index_uid = :space for update",
+                    space=index.index_uid,
+                )
+            yield sql
 
     def next_generations(self, index: IndexEntry, uris: Sequence[str]) -> dict[str, int]:
         """Return for each document a generation that is newer than all its generations."""
@@ -346,7 +363,7 @@ class Index:
 
         No search finds them, but they make a count of vectors miss lost ones.
         """
-        with self.catalog.writing(lease) as sql:
+        with self.changing(lease, index) as sql:
             numbers = Chunks(sql, index.index_uid).forgotten_numbers()
         self._delete(index.space, numbers)
 

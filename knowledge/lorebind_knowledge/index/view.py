@@ -132,7 +132,8 @@ class View(Chunks):
         dead = self.state.entered - self.state.live
         # Some more than `k`, because the next ones are often too close to the last to tell apart.
         # At most the number of entries, or the database may read the vectors of other indexes.
-        ask = min(k + 1 + k // 10 + min(dead, max(k, 16)), self.state.entered)
+        # At least one, so that damaged counts end the search with an error.
+        ask = max(min(k + 1 + k // 10 + min(dead, max(k, 16)), self.state.entered), 1)
         while True:
             candidates = finish(
                 self._store.nearest(self._space, query, ask, only.for_store, only.allowed_ids)
