@@ -175,8 +175,8 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return result
 
 
-async def _end_of(work: Future[Any]) -> None:
-    """Wait until a thread has finished its work. A cancelled caller does not cancel the work."""
+def _end_of(work: Future[Any]) -> asyncio.Future[None]:
+    """Return a future of the end of a thread's work. Cancelling it does not cancel the work."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
@@ -189,7 +189,7 @@ async def _end_of(work: Future[Any]) -> None:
             loop.call_soon_threadsafe(end)
 
     work.add_done_callback(wake)
-    await ended
+    return ended
 
 
 async def call_client(
