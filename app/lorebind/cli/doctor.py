@@ -7,7 +7,6 @@ import typer
 from lorebind.cli.opening import opened
 from lorebind.cli.options import Output, OutputOption, ProjectOption
 from lorebind.cli.printing import print_data, print_table
-from lorebind.doctor import without_unusable
 from lorebind_config.reading.loading import load_project
 
 
@@ -19,6 +18,8 @@ def doctor(
     ),
 ) -> None:
     """Try each embedder, vector database, index and model, and suggest a fix for each failure."""
+    from lorebind.doctor import without_unusable  # with NumPy, which `--help` does not need
+
     with opened(without_unusable(load_project(project))) as loaded:
         findings = loaded.doctor(deep=deep)
     if output is Output.table:
