@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lorebind_config.errors import EmbedderError
+from lorebind_config.errors import EmbedderError, UsageError
 from lorebind_knowledge.index.adding_terms import passages_without_terms
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.retrieval.explaining import matching_terms
@@ -206,3 +206,15 @@ async def test_matching_terms(bench: Bench, sparse: SparseWords) -> None:
     assert sum(terms.values()) == pytest.approx(1, abs=0.01)
     with_sparse(bench, None)
     assert await matching_terms(bench.kb, "car outside", matches) == {}
+
+
+async def test_a_threshold_of_terms(bench: Bench, sparse: SparseWords) -> None:
+    """`min_score_on: terms` removes passages without them; an index without terms is named."""
+    garage(bench)
+    await bench.ingest()
+    settings = {"min_score": 0.5, "min_score_on": "terms"}
+    (match,) = (await bench.ask("car", **settings)).matches
+    assert match.metadata["uri"] == "docs/a.md"
+    with_sparse(bench, None)
+    with pytest.raises(UsageError, match="the search has no terms"):
+        await bench.ask("car", **settings)

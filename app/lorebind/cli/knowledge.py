@@ -368,7 +368,8 @@ def query(
         typer.Option("--filter", metavar="KEY=VALUE", help="A condition on the metadata."),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show all scores and every setting in effect.")
+        bool,
+        typer.Option("--explain", help="Show all scores, matching terms and settings in effect."),
     ] = False,
     workflow: WorkflowOption = None,
     project: ProjectOption = ".",

@@ -109,7 +109,7 @@ STATEMENTS = (
   kind integer not null,
   passages integer not null, -- the number of them
   numbers [bytes] not null, -- int64, by position
-  lengths [bytes] not null, -- uint32, number of terms with repeats, by position
+  lengths [bytes] not null, -- uint32, see `Passage.length`, by position
   documents [bytes] not null, -- int64, a hash of the document's uri, by position
   gone [bytes] not null -- int64, numbers of passages that are not live from here on
 )""",
@@ -153,7 +153,7 @@ STATEMENTS = (
     f" on catalog_runs ({OWNER}, started_at, run_id)",
     """create table if not exists catalog_embeddings (
   key varchar primary key, -- SHA-256 over the embedder's fingerprint and the text
-  vector [bytes] not null, -- little-endian float32
+  vector [bytes] not null, -- see `embedding_cache`
   created_at float not null,
   used_on integer not null default 0, -- in days since 1970
   size integer not null default 0 -- of the vector, in bytes

@@ -96,6 +96,13 @@ def deciding(scores: Mapping[str, _Figure], settings: RetrievalDeclaration) -> _
         UsageError: the strategy does not compute the score that `min_score_on` names.
     """
     stage = settings.relevance_is
+    if stage == "terms" and stage not in scores and stage in _FIGURES[settings.strategy]:
+        raise UsageError(
+            "min_score_on names the score 'terms', but the search has no terms: turn on a sparse "
+            "embedder, ingest again and let signals count terms, or name another score; "
+            f"known: {', '.join(sorted(scores))}",
+            at=("min_score_on",),
+        )
     if stage not in scores:
         raise UsageError(
             f"the strategy {settings.strategy!r} has no score {stage!r} for min_score_on; "

@@ -48,7 +48,9 @@ class Query(Body):
         None, description="The workflow that declares the knowledge base, if a workflow does."
     )
     explain: bool = Field(
-        False, description="Add every setting in effect, as `binding`, and the matching `terms`."
+        False,
+        description="Add every setting in effect, as `binding`, and for one knowledge base the "
+        "matching `terms` of each passage.",
     )
 
     @property
