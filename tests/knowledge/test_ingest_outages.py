@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ import pytest
 from lorebind_config.errors import EmbedderError, IngestRefusedError, StoreError
 from lorebind_knowledge.catalog.versions import Versions
 from lorebind_knowledge.index import index as index_module
+from lorebind_knowledge.ingest import preparation
 from lorebind_knowledge.records import Partition
+from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.memory import MemoryStore
 from tests.processes import run_program
 
 from .bench import Bench, counts, fail_at, fill, fresh, paragraph
+from .sparse_words import SparseWords
 
 
 async def test_embedder_fails_in_the_middle(bench: Bench) -> None:
@@ -188,6 +192,53 @@ async def test_an_edit_taken_back_after_an_outage(make_bench: Callable[[str], Be
     report = await bench.ingest()
     assert (report.documents, report.texts_embedded) == (counts(updated=1, unchanged=3), 0)
     assert await bench.visible() == before
+
+
+class Blocking:
+    """A source of short documents; reading the last one waits until it is told to end."""
+
+    key = "blocking"
+
+    def __init__(self) -> None:
+        self.end = threading.Event()
+
+    def items(self) -> list[SourceItem]:
+        return [SourceItem(f"{number}.md", partial(self._read, number)) for number in range(6)]
+
+    def _read(self, number: int, version: str) -> Content:
+        if number == 5:
+            self.end.wait(60)
+        return Content("\n\n".join(paragraph(f"word{number}{part}") for part in "abc").encode())
+
+
+@pytest.mark.parametrize("of_terms", [False, True])
+async def test_a_cancelled_run_makes_no_further_call(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, of_terms: bool
+) -> None:
+    """After a cancellation, waiting batches call no embedder, even while documents are read."""
+    monkeypatch.setattr(preparation, "_TEXT_AT_ONCE", 1)
+    source, sparse = Blocking(), SparseWords()
+    bench.change(sources=[source], sparse=sparse)
+    reached, cancelled = threading.Event(), threading.Event()
+
+    def wait(number: int) -> None:
+        reached.set()
+        cancelled.wait(60)
+
+    slow = sparse if of_terms else bench.embedder
+    slow.before_batch = wait
+    task = asyncio.create_task(bench.ingest())
+    await asyncio.to_thread(reached.wait, 60)
+    await asyncio.sleep(0.3)  # further batches wait for the first one
+    task.cancel()
+    await asyncio.sleep(0)
+    cancelled.set()
+    await asyncio.sleep(0.3)
+    calls = len(slow.batches)
+    source.end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert calls == 1
 
 
 @pytest.mark.parametrize("batch", [1, 3, 6])

@@ -160,7 +160,8 @@ class _Run:
         self._report = IngestReport(kb.id, strategy)
         self._started = time.perf_counter()
         self._batches: set[asyncio.Task[list[EmbeddedChunk]]] = set()
-        self._outage = False
+        self._stopped = False
+        """Whether a batch has failed or was cancelled, so that no other may call the embedder."""
         self._calls = asyncio.Semaphore(max(kb.embedder.max_concurrent, 1))
         self._terms = TermsOfRun(kb, lease, partial=self._partial)
         self._serves_nothing = False
@@ -356,9 +357,8 @@ class _Run:
     async def _embed_batch(self, parts: Parts) -> list[EmbeddedChunk]:
         texts = [chunk.embedded_text for _, chunk in parts]
         languages = [pending.document.language for pending, _ in parts]
-        vectors, terms = await asyncio.gather(
-            self._vectors(texts), self._terms.embed(list(zip(texts, languages, strict=True)))
-        )
+        vectors = await self._vectors(texts)  # meanwhile, an earlier batch gets its terms
+        terms = await self._terms.embed(list(zip(texts, languages, strict=True)))
         return [
             EmbeddedChunk(*part, vector, of_text)
             for part, vector, of_text in zip(parts, vectors, terms, strict=True)
@@ -367,12 +367,13 @@ class _Run:
     async def _vectors(self, texts: Sequence[str]) -> Matrix:
         """Return the vectors of texts, from the cache or the embedder, and count them."""
         async with self._calls:
-            if self._outage:
-                raise asyncio.CancelledError  # do not call an embedder that has failed
+            if self._stopped:
+                raise asyncio.CancelledError
             try:
                 result = await self._kb.catalog.embeddings.embed(self._kb.embedder, texts)
-            except LorebindError:
-                self._outage = True
+            except (LorebindError, asyncio.CancelledError):
+                # Batches that wait are cancelled only when all reading has ended.
+                self._stopped = True
                 raise
         truncated = await call(self._kb.embedder.count_truncated, texts)
         report = self._report  # after the awaits, because concurrent batches update it too

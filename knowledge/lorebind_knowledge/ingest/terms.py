@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from lorebind_config.errors import LorebindError
 from lorebind_knowledge.index.adding_terms import (
     add_terms,
     bare_texts,
@@ -42,6 +43,8 @@ class TermsOfRun:
         self._unknown: Counter[str] = Counter()
         """The number of passages by language that the sparse embedder does not know."""
         self._added = 0
+        self._stopped = False
+        """Whether a batch has failed or was cancelled, so that no other may call the embedder."""
 
     async def begin(self, index: IndexEntry) -> IndexEntry:
         """Drop the terms of another sparse embedder, and return the index for those of this one."""
@@ -62,7 +65,13 @@ class TermsOfRun:
         known = [text for text, language in texts if self._knows(language)]
         self._unknown.update(language for _, language in texts if not self._knows(language))
         async with self._calls:
-            embedded, *_ = await self._kb.catalog.embeddings.embed_sparse(sparse, known)
+            if self._stopped:
+                raise asyncio.CancelledError
+            try:
+                embedded, *_ = await self._kb.catalog.embeddings.embed_sparse(sparse, known)
+            except (LorebindError, asyncio.CancelledError):
+                self._stopped = True
+                raise
         vectors = iter(embedded)
         return [next(vectors) if self._knows(lang) else no_terms() for _, lang in texts]
 
