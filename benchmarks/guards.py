@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lorebind_knowledge.embedders.base import makes_vectors
 from lorebind_knowledge.evaluation.dataset import Dataset
 from lorebind_knowledge.evaluation.metrics import reciprocal_rank
 from lorebind_knowledge.retrieval.search import search
@@ -137,11 +138,12 @@ def _is_of(text: str, path: str | None, heading: str) -> bool:
     return any(line.lstrip("#* ").startswith(heading) for line in text.splitlines())
 
 
-async def best_cosines(kb: IndexedKnowledgeBase, questions: Iterable[str]) -> list[float]:
-    """Return the cosine of the nearest passage for each question."""
-    nearest = kb.retrieval.model_copy(update={"strategy": "similarity", "top_k": 1})
+async def best_relevances(kb: IndexedKnowledgeBase, questions: Iterable[str]) -> list[float]:
+    """Return for each question the cosine of the nearest passage, or the best `coverage`."""
+    strategy = "similarity" if makes_vectors(kb.embedder) else "lexical"
+    nearest = kb.retrieval.model_copy(update={"strategy": strategy, "top_k": 1})
     results = [await search((kb,), question, nearest) for question in questions]
-    return [result.matches[0].scores["dense"] for result in results]
+    return [max((match.relevance for match in result), default=0.0) for result in results]
 
 
 def separation(inside: Sequence[float], foreign: Sequence[float]) -> float:

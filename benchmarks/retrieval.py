@@ -5,12 +5,12 @@ test collection. Documents score by their best passage; nDCG@10 with binary rele
 folder contains documentation. Each figure is followed by its difference from the first row, with
 the interval of a paired bootstrap (95 %).
 
-    python benchmarks/retrieval.py [--kept FOLDER] FOLDER...
+    python benchmarks/retrieval.py [--kept FOLDER] [--no-vectors] FOLDER...
 
 Guards follow, see `guards.py`. For collections: `long` questions; `rare words`; `thinned`; `small`;
-and `misses`, how reliably the best cosine separates a collection's own questions from those of the
-others. For documentation: `headings`. `--kept` keeps the indexes for the next run, because most of
-the time is embedding.
+and `misses`, how reliably the best relevance separates a collection's own questions from those of
+the others. For documentation: `headings`. `--kept` keeps the indexes for the next run, because most
+of the time is embedding.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from guards import (
     ask_headings,
-    best_cosines,
+    best_relevances,
     headings,
     long,
     rare_words,
@@ -40,6 +40,7 @@ from guards import (
 )
 
 from lorebind import Project
+from lorebind_config.declarations.embedders import NONE
 from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.evaluation.dataset import Dataset, read_dataset
@@ -89,7 +90,12 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     options.add_argument("--kept", type=Path, help="keep the indexes here")
+    options.add_argument("--no-vectors", action="store_true", help="search by words and terms only")
     arguments = options.parse_args()
+    embedder = NONE if arguments.no_vectors else None
+    if arguments.no_vectors:
+        for name in ("dense 0.45", "dense 0.65", "smoothing 0.3", "mmr", "similarity"):
+            del WAYS[name]
     if missing := [str(folder) for folder in arguments.folders if not folder.is_dir()]:
         sys.exit(f"benchmarks/retrieval.py needs folders to search: {missing}")
     with ExitStack() as stack:
@@ -100,13 +106,13 @@ def main() -> None:
             root = place / (folder.name or folder.resolve().name)
             if (folder / "corpus.jsonl").is_file():
                 documents = read_documents(folder)
-                kb = knowledge_base(stack, write_documents(documents, root), "*.md")
+                kb = knowledge_base(stack, write_documents(documents, root), "*.md", embedder)
                 judged = read_dataset(folder / "queries.jsonl", folder / "qrels.tsv")
                 asyncio.run(measure(kb, folder.name, documents, judged))
                 kbs[folder.name] = kb
                 questions[folder.name] = [judged.queries[name] for name in judged.relevant]
             else:
-                kb = knowledge_base(stack, copied(folder, root), "**/*.*")
+                kb = knowledge_base(stack, copied(folder, root), "**/*.*", embedder)
                 asyncio.run(measure_headings(kb, folder.name))
         if len(kbs) > 1:
             asyncio.run(measure_misses(kbs, questions))
@@ -133,9 +139,11 @@ def copied(folder: Path, root: Path) -> Path:
     return root
 
 
-def knowledge_base(stack: ExitStack, root: Path, path: str) -> IndexedKnowledgeBase:
+def knowledge_base(
+    stack: ExitStack, root: Path, path: str, embedder: str | None
+) -> IndexedKnowledgeBase:
     kind = "markdown_glob" if path == "*.md" else "file_glob"
-    bases = [{"id": "docs", "sources": [{"type": kind, "path": path}]}]
+    bases = [{"id": "docs", "embedder": embedder, "sources": [{"type": kind, "path": path}]}]
     declared = {"name": "benchmark", "knowledge_bases": bases}
     project = stack.enter_context(Project.build(declared, root=root))
     project.ingest("docs")
@@ -247,11 +255,11 @@ def heading_paths(view: View) -> list[str]:
 async def measure_misses(
     kbs: Mapping[str, IndexedKnowledgeBase], questions: Mapping[str, Sequence[str]]
 ) -> None:
-    print("\nmisses: how surely the best cosine tells own questions from those of the others")
+    print("\nmisses: how surely the best relevance tells own questions from those of the others")
     for name, kb in kbs.items():
         foreign = [text for other, texts in questions.items() if other != name for text in texts]
-        near = await best_cosines(kb, questions[name])
-        print(f"{name:17}  {separation(near, await best_cosines(kb, foreign)):.3f}", flush=True)
+        near = await best_relevances(kb, questions[name])
+        print(f"{name:17}  {separation(near, await best_relevances(kb, foreign)):.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from lorebind_config import plugins
 from lorebind_config.checks.template_checks import unset_variables
 from lorebind_config.declarations.kinds import REGISTRIES
 from lorebind_config.declarations.models import EXTRACTIVE
-from lorebind_config.declarations.project import selected
 from lorebind_config.errors import LorebindError, ModelError
 from lorebind_config.namespace import PROJECT_SCOPE, IndexKey, Namespace
 from lorebind_knowledge.documents.listing import count_languages, list_documents
@@ -212,7 +211,7 @@ async def _index(
         return Finding(part, "warning", detail)
     languages = await call(count_languages, kb.catalog, index)
     foreign = {name: count for name, count in languages.items() if name != "en"}
-    embedder = selected(loaded.project.embedders_or_default, handle.declaration.embedder)
+    embedder = loaded.embedder(handle.declaration.embedder)
     if foreign and embedder.languages:
         counts = ", ".join(f"{name} {count}" for name, count in foreign.items())
         detail += f", not all in English ({counts}); its embedder is {embedder.id}: "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from lorebind.at_place import AtPlace
 from lorebind.declaration_methods import KnowledgeBaseInfo, described
 from lorebind_bindings import BindingScope, bind, ingest_scope, override, override_settings
+from lorebind_config.declarations.retrieval import NEEDS_VECTORS
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import PROJECT_SCOPE
 from lorebind_knowledge.documents import changing
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 
 _COMPARED = ("hybrid", "similarity", "lexical", "mmr")
+"""The strategies that need no further settings; those of `NEEDS_VECTORS` need vectors."""
 
 
 class IngestSettings(TypedDict, total=False):
@@ -390,15 +392,18 @@ class KnowledgeBase(AtPlace):
         from lorebind_knowledge.evaluation.dataset import read_dataset
         from lorebind_knowledge.evaluation.evaluate import against_first, evaluate
 
-        declared = self.handle.retrieval
+        declared, kb = self.handle.retrieval, self.handle.kb
         dataset = read_dataset(Path(queries), Path(qrels))
-        names = [declared.strategy, *(strategies or _COMPARED)]
+        possible = [
+            name for name in _COMPARED if self.handle.has_vectors or name not in NEEDS_VECTORS
+        ]
+        names = [declared.strategy, *(strategies or possible)]
         ways = {name: override_settings(declared, strategy=name) for name in names}
-        if strategies is None and self.handle.kb.sparse is not None:
+        if strategies is None and kb.sparse is not None:
             ways["hybrid, no terms"] = ways["hybrid"].model_copy(
                 update={"signals": declared.signals.without_terms()}
             )
-        scores = await evaluate(self.handle.kb, dataset, ways)
+        scores = await evaluate(kb, dataset, ways)
         for other in against:
             handle = self._knowledge.open(other, self.workflow)
             way = f"{other}: {handle.retrieval.strategy}"
@@ -408,11 +413,14 @@ class KnowledgeBase(AtPlace):
     async def atune(self, queries: str | Path, qrels: str | Path) -> Tuning:
         """Find the best fusion weight, and test whether its gain is better than chance.
 
-        The arguments are those of `evaluate`.
+        The arguments are those of `evaluate`, and so are the errors; without vectors, there is
+        nothing to choose.
         """
         from lorebind_knowledge.evaluation.dataset import read_dataset
         from lorebind_knowledge.evaluation.tuning import tune
 
+        if not self.handle.has_vectors:
+            raise UsageError(f"knowledge base {self.id!r} has no vectors whose share can be chosen")
         dataset = read_dataset(Path(queries), Path(qrels))
         return await tune(self.handle.kb, dataset, self.handle.retrieval)
 

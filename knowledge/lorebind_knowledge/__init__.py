@@ -86,6 +86,7 @@ register_built_in(
             "local": "lorebind_knowledge.embedders.local",
             "openai": "lorebind_knowledge.embedders.openai",
             "hashing": "lorebind_knowledge.embedders.hashing",
+            "none": "lorebind_knowledge.embedders.none",
             "langchain": "lorebind_knowledge.embedders.langchain",
             "fastembed": "lorebind_knowledge.embedders.fastembed",
         },

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_config.checks.template_checks import run_references, run_values
-from lorebind_config.errors import ReadOnlyError, SourceError
+from lorebind_config.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.embedders.wrapper import AnnouncingEmbedder
 from lorebind_knowledge.ingest.corpus import Corpus
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
     from lorebind_config.namespace import Namespace
     from lorebind_config.reading.loaded import LoadedProject
+    from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.events import Events
     from lorebind_knowledge.index.index import Index
@@ -91,6 +92,11 @@ class KnowledgeHandle:
         """Whether another program fills it."""
         return self._vector_db.is_existing
 
+    @property
+    def has_vectors(self) -> bool:
+        """Whether its passages have vectors to compare; without them, words and terms count."""
+        return self._embedder.makes_vectors
+
     @cached_property
     def _vector_db(self) -> VectorDBDeclaration:
         return self._loaded.vector_db(self.declaration.vector_db)
@@ -117,12 +123,14 @@ class KnowledgeHandle:
             LorebindError: its database or embedder cannot be created.
         """
         namespace, declaration = self.namespace, self.declaration
-        embedder = self._parts.embedder(self._embedder)
+        embedder: Embedder = self._parts.embedder(self._embedder)
+        if self.has_vectors:
+            embedder = AnnouncingEmbedder(embedder, self._events, namespace)
         sparse = self._sparse_embedder
         return IndexedKnowledgeBase(
             id=self.id,
             namespace=namespace,
-            embedder=AnnouncingEmbedder(embedder, self._events, namespace),
+            embedder=embedder,
             sparse=AnnouncingEmbedder(sparse, self._events, namespace) if sparse else None,
             index=self.index,
             has_sources=bool(declaration.sources),
@@ -171,7 +179,9 @@ class KnowledgeHandle:
             ],
             chunker=make_chunker(
                 declaration.chunking,
-                partial(kb.catalog.embeddings.vectors, kb.embedder) if embeds else None,
+                partial(kb.catalog.embeddings.vectors, kb.embedder)
+                if embeds and self.has_vectors
+                else None,
                 kb.embedder.fingerprint.key,
                 environment,
             ),
@@ -242,7 +252,17 @@ class KnowledgeHandle:
         return {} if self.is_existing else await matching_terms(self.kb, question, result.matches)
 
     def vector_store(self) -> KnowledgeBaseVectorStore:
-        """Return it as a read-only `VectorStore` of LangChain; see `index` for the errors."""
+        """Return it as a read-only `VectorStore` of LangChain.
+
+        Raises:
+            UsageError: it has no vectors.
+            LorebindError: as for `index`.
+        """
+        if not self.has_vectors:
+            raise UsageError(
+                f"knowledge base {self.id!r} has no vectors (embedder: none), and a vector store "
+                "searches by vectors only; use its retriever"
+            )
         from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
 
         return KnowledgeBaseVectorStore(self.index, lambda: self.kb)

@@ -64,7 +64,8 @@ class Parts:
         """
 
         def make() -> Embedder:
-            return self.middleware.embedder(make_embedder(declaration, self._environment))
+            embedder = make_embedder(declaration, self._environment)
+            return self.middleware.embedder(embedder) if declaration.makes_vectors else embedder
 
         return self._embedders.get(declaration, make)
 

@@ -145,8 +145,15 @@ class KnowledgeService:
 
         Raises:
             NotFoundError: there is no such embedder or vector database.
+            UsageError: the embedder makes no vectors, and a collection is searched by them.
         """
         from lorebind_knowledge.collection import LorebindVectorStore
+
+        if not self._loaded.embedder(embedder).makes_vectors:
+            raise UsageError(
+                f"collection {name!r} is searched by vectors, and the embedder makes none; name "
+                "another embedder"
+            )
 
         def owner() -> Namespace:
             return self._loaded.namespace(COLLECTION_SCOPE, name)

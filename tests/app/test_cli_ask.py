@@ -291,6 +291,30 @@ def test_one_document_is_asked(empty_cli: Cli) -> None:
     )
 
 
+def test_without_vectors(empty_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--no-vectors` embeds nothing; an ask that will take minutes says that it is faster."""
+    empty_cli.write(DOCUMENTS)
+    done = empty_cli("ask", ".", QUESTION, "--no-vectors")
+    assert (done.code, done.err) == (0, "")
+    assert "0 to embed" in done.out
+    assert "[1] docs/keys.md, lines 1-3" in done.out
+    assert "minutes" not in done.out
+    foreign = empty_cli("ask", ".", "What is the capital of Mongolia?", "--no-vectors")
+    assert foreign.code == 1
+    monkeypatch.setattr("lorebind.cli.opening._LONG", 0)
+    again = empty_cli("ask", ".", QUESTION)
+    assert "3 to embed" in again.out, "the vectors are made when they are needed"
+    assert "note: this will take about" in again.out
+    assert "--no-vectors" in again.out
+    assert "--no-vectors" not in empty_cli("ask", ".", QUESTION).out
+
+
+def test_a_project_declares_whether_it_has_vectors(ready_cli: Cli) -> None:
+    done = ready_cli("ask", ".", QUESTION, "--no-vectors")
+    assert done.code != 0
+    assert "write `embedder: none` at the knowledge base instead" in done.err
+
+
 def test_a_folder_that_cannot_be_listed(empty_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that became unreadable is named, and its documents are still found."""
     empty_cli.write(DOCUMENTS)

@@ -257,7 +257,7 @@ MISTAKES = [
         "provider: hashing",
         "provider: hashin",
         "lorebind.yaml:5:5: embedder provider 'hashin' is not supported; did you mean "
-        "'hashing'; known: fastembed, hashing, langchain, local, openai",
+        "'hashing'; known: fastembed, hashing, langchain, local, none, openai",
     ),
     Mistake(
         "an unknown kind, none near",
@@ -571,7 +571,7 @@ MISTAKES = [
         "embedder: remote",
         "embedder: remoti",
         "lorebind.yaml:29:5: knowledge base 'faq' uses unknown embedder 'remoti'; did you "
-        "mean 'remote'; known: remote, tests",
+        "mean 'remote'; known: none, remote, tests",
         hides=("embedder",),
     ),
     Mistake(

@@ -172,7 +172,7 @@ def test_all_problems_of_all_files_are_raised_at_once(tmp_path):
         "agents/second.yaml:2:1: the key 'id' is written twice; it is first written at "
         "agents/second.yaml:1:1",
         "lorebind.yaml:15:5: knowledge base 'docs' uses unknown embedder 'test'; "
-        "did you mean 'tests'; known: default, tests",
+        "did you mean 'tests'; known: default, none, tests",
         "lorebind.yaml:27:1: unknown key 'knowledge_base'; did you mean 'knowledge_bases'; known: "
         "agents, autoload, checkpointer, description, embedders, extensions, knowledge, "
         "knowledge_bases, loading, models, name, server, "
@@ -203,7 +203,7 @@ def test_references_that_lead_nowhere(tmp_path):
     assert _problems(tmp_path) == [
         "agents/critic.yaml:3:14: agent 'critic' binds unknown knowledge base 'own'; known: docs",
         "lorebind.yaml:15:5: knowledge base 'docs' uses unknown embedder 'test'; "
-        "did you mean 'tests'; known: default, tests",
+        "did you mean 'tests'; known: default, none, tests",
         "lorebind.yaml:16:5: knowledge base 'docs' uses unknown vector database 'fil'; "
         "did you mean 'file'; known: file",
         "lorebind.yaml:21:6: project 'support' binds unknown knowledge base 'own'; known: docs",

@@ -119,7 +119,7 @@ def test_what_has_sources_is_a_knowledge_base(tmp_path: Path) -> None:
             "hashin",
             [
                 "parts/words.yaml:3:1: embedder provider 'hashin' is not supported; did you mean "
-                "'hashing'; known: fastembed, hashing, langchain, local, openai"
+                "'hashing'; known: fastembed, hashing, langchain, local, none, openai"
             ],
         ),
         (

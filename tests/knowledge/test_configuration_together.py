@@ -132,7 +132,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "sparse_embedders, tenancy, vector_dbs, workflows, "
         "wrappers",
         "lorebind.yaml:6:5: embedder provider 'hashin' is not supported; did you mean "
-        "'hashing'; known: fastembed, hashing, langchain, local, openai",
+        "'hashing'; known: fastembed, hashing, langchain, local, none, openai",
         "lorebind.yaml:7:14: dimension is 4; expected 8 to 8192",
         'lorebind.yaml:11:5: api_key holds a literal value; write api_key: "{{ '
         '.env.API_KEY }}" and put the value into the environment or .env',
@@ -150,7 +150,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "lorebind.yaml:21:5: 'a/b' cannot be an id; an id starts with a letter or "
         "digit, followed by letters, digits, '_', '.' or '-'",
         "lorebind.yaml:22:5: knowledge base 'a/b' uses unknown embedder 'remoet'; did "
-        "you mean 'remote'; known: remote, tests",
+        "you mean 'remote'; known: none, remote, tests",
         "lorebind.yaml:24:24: top_k is 99; expected 1 to 50",
         "lorebind.yaml:24:37: the project binds unknown knowledge base 'faq'; known: a/b, docs",
         "lorebind.yaml:26:18: agent 'helper' uses unknown model 'bigg'; known: default",

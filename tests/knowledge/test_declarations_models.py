@@ -37,7 +37,7 @@ def _problems(tmp_path, text):
         (
             "embedders: [{id: a, provider: locl}]",
             "2:21: embedder provider 'locl' is not supported; did you mean 'local'; "
-            "known: fastembed, hashing, langchain, local, openai",
+            "known: fastembed, hashing, langchain, local, none, openai",
         ),
         (
             "embedders: [{id: a, provider: [x]}]",
@@ -45,7 +45,8 @@ def _problems(tmp_path, text):
         ),
         (
             "embedders: [{id: a}]",
-            "2:13: missing key 'provider'; known: fastembed, hashing, langchain, local, openai",
+            "2:13: missing key 'provider'; known: fastembed, hashing, langchain, local, none, "
+            "openai",
         ),
         (
             "embedders: [{id: a, provider: hashing, config: {dimension: 4}}]",

@@ -137,7 +137,9 @@ async def test_another_embedder_is_refused(tmp_path: Path) -> None:
     await project.collection("notes").aadd_texts(["one"])
     with pytest.raises(IndexMismatchError, match="'notes' was created with the embedder hashing"):
         await project.collection("notes", embedder="more").asimilarity_search("x")
-    with pytest.raises(NotFoundError, match="'none'"):
+    with pytest.raises(NotFoundError, match="'nothing'"):
+        project.collection("notes", embedder="nothing")
+    with pytest.raises(UsageError, match="the embedder makes none"):
         project.collection("notes", embedder="none")
     await project.close()
 

@@ -9,7 +9,7 @@ import typer
 
 from lorebind.cli.chat import converse
 from lorebind.cli.opening import ingested, project_at
-from lorebind.cli.options import Output, OutputOption, TopKOption, TrustOption
+from lorebind.cli.options import NoVectorsOption, Output, OutputOption, TopKOption, TrustOption
 from lorebind.cli.printing import print_answer, print_data, print_matches
 from lorebind.cli.terminal import console
 from lorebind_config.errors import UsageError
@@ -22,6 +22,7 @@ def ask(
     question: Annotated[str, typer.Argument(help="The question to answer.")],
     top_k: TopKOption = None,
     trust: TrustOption = False,
+    no_vectors: NoVectorsOption = False,
     chat: Annotated[
         bool, typer.Option("--chat", help="Continue with further questions afterwards.")
     ] = False,
@@ -40,7 +41,7 @@ def ask(
         raise UsageError("--chat prints a conversation, not data; omit --output or --chat")
     if not question.strip():
         raise UsageError("the question is empty; write a question")
-    with project_at(Path(path), trusted=trust) as project:
+    with project_at(Path(path), trusted=trust, no_vectors=no_vectors) as project:
         reports = ingested(project, output)
         answer = project.ask(question, top_k=top_k)
         if output is not Output.table:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lorebind.cli.opening import ingested, project_at
-from lorebind.cli.options import Output, TopKOption, TrustOption
+from lorebind.cli.options import NoVectorsOption, Output, TopKOption, TrustOption
 from lorebind.cli.printing import print_sources
 from lorebind.cli.terminal import print_line
 from lorebind_config.errors import LorebindError
@@ -31,12 +31,13 @@ def chat(
     ] = ".",
     top_k: TopKOption = None,
     trust: TrustOption = False,
+    no_vectors: NoVectorsOption = False,
 ) -> None:
     """Answer questions in turn, each with the previous messages as context.
 
     The documents are the same as for `ask`. Ctrl-D, `exit` or `quit` ends the conversation.
     """
-    with project_at(Path(path), trusted=trust) as project:
+    with project_at(Path(path), trusted=trust, no_vectors=no_vectors) as project:
         ingested(project, Output.table)
         converse(project, [], top_k)
 

@@ -12,11 +12,13 @@ from lorebind.cli.ingesting import ingest_with_bars, show_plan
 from lorebind.cli.options import Output, log_level
 from lorebind.cli.printing import print_skipped, without_text
 from lorebind.cli.terminal import print_line
+from lorebind_config.declarations.embedders import NONE
 from lorebind_config.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_config.project_modules import run_only
 from lorebind_config.reading.loading import PROJECT_FILE, build_project, load_project
 from lorebind_config.trust import demands_of
 from lorebind_knowledge.extensions.logging import EventLog, LoggingExtension, set_level
+from lorebind_knowledge.plumbing.lanes import usable_processors
 
 if TYPE_CHECKING:
     from lorebind.knowledge_base import KnowledgeBase
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 FOLDER_KB, FILE_KB = "files", "file"
 """The knowledge bases of a folder and of a single file: they have indexes of their own."""
+_TEXTS_A_SECOND, _LONG = 20, 120
+"""The texts that a processor embeds in a second with the local models, and the time in seconds from
+which a faster way is worth a note."""
 
 
 def open_project(path: str | Path) -> Project:
@@ -79,6 +84,8 @@ def _ingest(project: Project, kb: KnowledgeBase, output: Output) -> IngestReport
         return None
     # The index of a plain folder is only a cache of it, so it may shrink as the folder does.
     from_folder = project.config.file is None
+    if from_folder and output is Output.table:
+        _say_what_is_faster(plan)
     if from_folder and not plan.chunks["total"]:
         reasons = [source.reason for source in plan.sources if source.status == "failed"]
         reasons += dict.fromkeys(failure.reason for failure in plan.failures)
@@ -104,6 +111,15 @@ def _ingest(project: Project, kb: KnowledgeBase, output: Output) -> IngestReport
     return report
 
 
+def _say_what_is_faster(plan: IngestPlan) -> None:
+    seconds = plan.texts_to_embed / (_TEXTS_A_SECOND * usable_processors())
+    if seconds > _LONG:
+        print_line(
+            f"note: this will take about {seconds / 60:.0f} minutes, once; with --no-vectors, "
+            "which searches by words and related words only, about a quarter of that"
+        )
+
+
 def _say_where_settings_are(project: Project, report: IngestPlan | IngestReport) -> None:
     """Explain how to change settings in a plain folder, if the printed report may name some."""
     if report.failures or any(item.setting for source in report.sources for item in source.skipped):
@@ -116,13 +132,18 @@ def _say_where_settings_are(project: Project, report: IngestPlan | IngestReport)
         )
 
 
-def project_at(path: Path, *, trusted: bool) -> Project:
+def project_at(path: Path, *, trusted: bool, no_vectors: bool) -> Project:
     """Open the project at the path, or build one for a plain folder or a single document.
+
+    Args:
+        path: the user's.
+        trusted: whether the user allows what the project demands.
+        no_vectors: whether a folder is searched by words and terms only.
 
     Raises:
         UsageError: the path is none of these, or the project is not trusted yet.
     """
-    config = config_at(path)
+    config = config_at(path, no_vectors=no_vectors)
     demands = demands_of(config)
     if not trusted:
         _check_trusted(demands, path)
@@ -131,7 +152,7 @@ def project_at(path: Path, *, trusted: bool) -> Project:
     return opened(config)
 
 
-def config_at(path: Path) -> LoadedProject:
+def config_at(path: Path, *, no_vectors: bool = False) -> LoadedProject:
     """Load the project at the path, or build one for a plain folder or a single document.
 
     Raises:
@@ -140,6 +161,11 @@ def config_at(path: Path) -> LoadedProject:
     """
     is_document = path.is_file() and path.suffix not in (".yaml", ".yml")
     if not is_document and (path.is_file() or (path / PROJECT_FILE).is_file()):
+        if no_vectors:
+            raise UsageError(
+                "--no-vectors is for folders without a project; write `embedder: none` at the "
+                "knowledge base instead"
+            )
         return load_project(path)
     if not is_document and not path.is_dir():
         raise UsageError(f"{path} is neither a folder nor a file; give one with documents")
@@ -148,11 +174,12 @@ def config_at(path: Path) -> LoadedProject:
         from wcmatch import glob  # no other command needs it
 
         source |= {"path": glob.escape(path.name, unix=True), "respect_gitignore": False}
-    knowledge_base = {
+    knowledge_base: dict[str, Any] = {
         "id": FILE_KB if is_document else FOLDER_KB,
         "sources": [source],
         # Chunks of this size rarely exceed the embedder's input limit, even for code and tables.
         "chunking": {"size": 600, "overlap": 90},
+        **({"embedder": NONE} if no_vectors else {}),
     }
     root = path.parent if is_document else path
     return build_project({"name": "ask", "knowledge_bases": [knowledge_base]}, root=root)

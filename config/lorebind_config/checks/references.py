@@ -93,7 +93,7 @@ def dangling(
 ) -> Iterator[Problem]:
     """Find references to unknown ids, except where the id may be in a part that is not readable."""
     ids = _Known(
-        embedders=_ids(project.embedders_or_default),
+        embedders=_ids(project.embedders_with_none),
         sparse_embedders=_ids(project.sparse_embedders, frozenset({SPARSE, OFF})),
         vector_dbs=_ids(project.vector_dbs_or_default),
         models=_ids(project.models_or_default),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 from lorebind_config.declarations.agents import AgentDeclaration, KnowledgeTool
 from lorebind_config.declarations.base import Declaration, within
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.project import ProjectDeclaration, selected
+from lorebind_config.declarations.retrieval import NEEDS_VECTORS, NEEDS_WORDS
 from lorebind_config.declarations.vector_dbs import CatalogDeclaration
 from lorebind_config.declarations.workflows import WorkflowDeclaration
 from lorebind_config.errors import Problem
+
+_Check: TypeAlias = Callable[[Declaration, str], Iterator[Problem]]
 
 
 def catalogs(project: ProjectDeclaration) -> Iterator[Problem]:
@@ -47,7 +51,7 @@ def dimensions(
     vector_dbs = project.vector_dbs
     if not vector_dbs:  # the default database accepts any dimension
         return
-    embedders = project.embedders_or_default
+    embedders = project.embedders_with_none
     for kb in [*project.knowledge_bases, *(kb for w in workflows for kb in w.knowledge_bases)]:
         embedder = selected(embedders, kb.embedder)
         vector_db = selected(vector_dbs, kb.vector_db)
@@ -58,39 +62,51 @@ def dimensions(
                 f"{kb.title}: embedder {embedder.id!r} makes vectors of dimension "
                 f"{length}, vector database {vector_db.id!r} is declared with {declared}"
             )
-            hint = f"write dimension: {length} at {vector_db.config.position('dimension')}"
+            where = vector_db.config.position("dimension")
+            hint = (
+                f"write dimension: {length} at {where}"
+                if embedder.makes_vectors
+                else f"remove the dimension at {where}, or name another vector database"
+            )
             yield kb.problem(("vector_db",), message, hint)
 
 
 _INGESTED = ("sources", "chunking", "preprocess", "metadata", "ingest", "sparse")
 """The settings of a knowledge base that concern its ingestion."""
-NEEDS_WORDS = ("hybrid", "lexical")
-"""The strategies that need a word index."""
 
 
-def existing(
+def searches(
     project: ProjectDeclaration,
     agents: Sequence[AgentDeclaration],
     workflows: Sequence[WorkflowDeclaration],
 ) -> Iterator[Problem]:
-    """Find settings that would be ignored, and searches that are impossible."""
-    vector_dbs = project.vector_dbs_or_default
-    filled_by_others: set[str] = set()
+    """Find settings that would be ignored, and searches that are impossible, of knowledge bases
+    that others fill or that have no vectors."""
+    limited: dict[str, _Check] = {}
     alone = project.model_copy(update={"agents": [], "workflows": []})
     for top in (alone, *agents, *workflows):  # the project first: all others see what it declares
         kbs = [kb for kb in getattr(top, "knowledge_bases", []) if isinstance(kb.id, str)]
-        seen = filled_by_others - {kb.id for kb in kbs}
+        seen = {name: check for name, check in limited.items() if name not in {kb.id for kb in kbs}}
         for kb in kbs:
-            vector_db = selected(vector_dbs, kb.vector_db)
-            if getattr(vector_db, "is_existing", None) is True:
-                seen.add(kb.id)
+            vector_db = selected(project.vector_dbs_or_default, kb.vector_db)
+            is_existing = getattr(vector_db, "is_existing", None) is True
+            embedder = selected(project.embedders_with_none, kb.embedder)
+            if is_existing:
+                seen[kb.id] = _searches_of_others
                 yield from _ingested(kb, vector_db.id)
-                yield from _searches(kb.retrieval, kb.id)
+            if getattr(embedder, "makes_vectors", True) is False:
+                if is_existing:
+                    message = f"{kb.title} is filled by others and searched by vectors"
+                    yield kb.problem(("embedder",), message, "name the embedder that filled it")
+                else:
+                    seen[kb.id] = _searches_without_vectors
+            if kb.id in seen:
+                yield from seen[kb.id](kb.retrieval, kb.id)
         if top is alone:
-            filled_by_others = seen
+            limited = seen
         for inner, _ in within(top):
             if isinstance(inner, BindingDeclaration | KnowledgeTool) and inner.id in seen:
-                yield from _searches(inner, inner.id)
+                yield from seen[inner.id](inner, inner.id)
 
 
 def _ingested(kb: KnowledgeBaseDeclaration, vector_db: str) -> Iterator[Problem]:
@@ -102,7 +118,16 @@ def _ingested(kb: KnowledgeBaseDeclaration, vector_db: str) -> Iterator[Problem]
             yield kb.problem((name,), message, hint)
 
 
-def _searches(declared: Declaration, kb_id: str) -> Iterator[Problem]:
+def _searches_without_vectors(declared: Declaration, kb_id: str) -> Iterator[Problem]:
+    """Find strategies that need vectors."""
+    for settings, _ in within(declared):
+        strategy = getattr(settings, "strategy", None)
+        if "strategy" in settings.model_fields_set and strategy in NEEDS_VECTORS:
+            message = f"knowledge base {kb_id!r} has no vectors for {strategy!r} (embedder: none)"
+            yield settings.problem(("strategy",), message, "write hybrid, lexical or rerank")
+
+
+def _searches_of_others(declared: Declaration, kb_id: str) -> Iterator[Problem]:
     """Find search settings that need an index built by Lorebind."""
     owner = f"knowledge base {kb_id!r} is filled by others"
     for settings, _ in within(declared):

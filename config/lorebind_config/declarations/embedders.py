@@ -8,6 +8,9 @@ from lorebind_config.declarations.base import Declaration, Id, refused
 from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.retrieval import Level
 
+NONE = "none"
+"""The id and the provider of the embedder of knowledge bases without vectors."""
+
 OFF = "off"
 """The value of `sparse` for a knowledge base without a sparse embedder."""
 
@@ -28,6 +31,17 @@ class EmbedderBase(Declaration):
 
     id: Id = Field(description="The id by which knowledge bases refer to the embedder.")
     weak_below: WeakBelow = None
+
+    makes_vectors: ClassVar[bool] = True
+    """Whether searches can compare its vectors; only the built-in `none` makes none."""
+
+    @field_validator("id")
+    @classmethod
+    def _id_is_not_none(cls, value: str) -> str:
+        if value == NONE and cls.makes_vectors:
+            hint = "choose another id; a knowledge base with embedder: none has no vectors"
+            raise refused(f"{value!r} cannot be the id of an embedder", hint)
+        return value
 
     @property
     def known_dimension(self) -> int | None:

@@ -95,14 +95,14 @@ class KnowledgeBaseDeclaration(Declaration):
     )
     embedder: str | None = Field(
         None,
-        description="The id of an embedder. By default, the embedder with the id `default`, else "
-        "the first embedder.",
+        description="The id of an embedder, or `none`: no vectors, only words and terms. By "
+        "default, the embedder with the id `default`, else the first embedder.",
     )
     sparse: Annotated[str | None, BeforeValidator(_off), OrForm({"const": False})] = Field(
         None,
         description="The sparse embedder, whose terms are searched too: the id of one, `local` for "
         "the built-in one, which knows English only, or `off`. By default `local` if the embedder "
-        "has `provider: local`, else `off`.",
+        "has `provider: local` or there are no vectors, else `off`.",
     )
     vector_db: str | None = Field(
         None,

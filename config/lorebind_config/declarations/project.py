@@ -9,7 +9,11 @@ from pydantic import Field
 from lorebind_config.declarations.agents import AgentDeclaration
 from lorebind_config.declarations.base import Declaration, Deferred, Id
 from lorebind_config.declarations.bindings import BindingDeclaration
-from lorebind_config.declarations.embedders import EmbedderDeclaration, SparseEmbedderDeclaration
+from lorebind_config.declarations.embedders import (
+    NONE,
+    EmbedderDeclaration,
+    SparseEmbedderDeclaration,
+)
 from lorebind_config.declarations.kinds import REGISTRIES
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.models import EXTRACTIVE, ModelDeclaration
@@ -193,6 +197,11 @@ class ProjectDeclaration(Declaration):
     def embedders_or_default(self) -> Sequence[EmbedderDeclaration]:
         """The embedders, or else the local one."""
         return self.embedders or [_default("embedders", EMBEDDER)]
+
+    @property
+    def embedders_with_none(self) -> Sequence[EmbedderDeclaration]:
+        """The embedders, or else the local one, and the one that makes no vectors."""
+        return [*self.embedders_or_default, _default("embedders", NONE)]
 
     @property
     def sparse_embedders_with_local(self) -> Sequence[SparseEmbedderDeclaration]:

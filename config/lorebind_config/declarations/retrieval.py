@@ -55,6 +55,8 @@ NOTHING_FOUND = "Nothing was found for this question. Say so, and do not answer 
 
 Strategy: TypeAlias = Literal["similarity", "lexical", "mmr", "hybrid", "rerank"]
 """A method of ranking passages."""
+NEEDS_WORDS, NEEDS_VECTORS = ("hybrid", "lexical"), ("similarity", "mmr")
+"""The strategies that need a word index, and those that need vectors."""
 _WORDS = ("turns", "none")
 _OR_WORD = OrForm({"enum": list(_WORDS), "type": "string"})
 ScoredOn: TypeAlias = Literal["dense", "lexical", "terms", "fused", "rerank"]
@@ -131,12 +133,13 @@ class SignalsDeclaration(Declaration):
         """Return the signals with the share of the terms given to the words."""
         return self.model_copy(update={"lexical": self.lexical + self.terms, "terms": 0.0})
 
-    def shares(self, *, terms: bool) -> Shares:
-        """Return the shares, with or without the signal `terms`."""
+    def shares(self, *, dense: bool = True, terms: bool) -> Shares:
+        """Return the shares, with or without the signals `dense` and `terms`."""
+        of_vectors = self.dense if dense else 0.0
         of_words = self.lexical if terms else self.lexical + self.terms
         of_terms = self.terms if terms else 0.0
-        total = self.dense + of_words + of_terms
-        return Shares(self.dense / total, of_words / total, of_terms / total)
+        total = of_vectors + of_words + of_terms
+        return Shares(of_vectors / total, of_words / total, of_terms / total)
 
 
 class FusionDeclaration(Declaration):
@@ -301,7 +304,8 @@ class RetrievalDeclaration(Declaration):
     min_score_on: ScoredOn | None = Field(
         None,
         description="The score that is the relevance of a passage. By default the cosine "
-        "(`dense`), and for the strategy `rerank` the reranker's score.",
+        "(`dense`), and for the strategy `rerank` the reranker's score. Without vectors, "
+        "`coverage`: how many of the question's words the passage has; rare ones count more.",
     )
     max_tokens: int | None = Field(
         None,

@@ -17,7 +17,7 @@ from lorebind_config.checks.template_checks import (
     project_templates,
     unset_variables,
 )
-from lorebind_config.checks.vector_dbs import dimensions, existing
+from lorebind_config.checks.vector_dbs import dimensions, searches
 from lorebind_config.declarations.base import Path, Position, locate
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.project import ProjectDeclaration
@@ -61,7 +61,7 @@ def read_knowledge_base(
         *duplicates(everywhere, [], []),
         *dangling(alone, [], []),
         *dimensions(alone, []),
-        *existing(alone, [], []),
+        *searches(alone, [], []),
         *project_templates(declared),
     ]
     if not unwanted:

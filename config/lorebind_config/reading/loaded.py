@@ -194,7 +194,7 @@ class LoadedProject:
 
     @cached_property
     def _embedders(self) -> Mapping[str, EmbedderDeclaration]:
-        return _by_id(self.project.embedders_or_default)
+        return _by_id(self.project.embedders_with_none)
 
     @cached_property
     def _sparse_embedders(self) -> Mapping[str, SparseEmbedderDeclaration]:

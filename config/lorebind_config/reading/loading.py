@@ -19,7 +19,7 @@ from lorebind_config.checks.template_checks import (
     unset_variables,
     workflow_templates,
 )
-from lorebind_config.checks.vector_dbs import catalogs, dimensions, existing
+from lorebind_config.checks.vector_dbs import catalogs, dimensions, searches
 from lorebind_config.declarations.agents import AgentDeclaration
 from lorebind_config.declarations.base import Declaration, locate
 from lorebind_config.declarations.project import (
@@ -254,7 +254,7 @@ class _Loading:
         everywhere = [*self.agents, *(a for w in self.workflows for a in w.agents)]
         self.problems += agents(everywhere, project.models)
         self.problems += dimensions(project, self.workflows)
-        self.problems += existing(project, self.agents, self.workflows)
+        self.problems += searches(project, self.agents, self.workflows)
         self.problems += catalogs(project)
         alone = project.model_copy(update={"agents": [], "workflows": []})
         for declaration in (alone, *self.agents):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lorebind_config.errors import EmbedderError
 from lorebind_config.namespace import digest
-from lorebind_knowledge.embedders.base import embed_documents
+from lorebind_knowledge.embedders.base import embed_documents, makes_vectors
 from lorebind_knowledge.embedders.sparse import base as sparse
 from lorebind_knowledge.embedders.wrapper import is_sparse
 from lorebind_knowledge.plumbing.bridge import call, finish
@@ -84,11 +84,15 @@ class EmbeddingCache:
     async def embed(self, embedder: Embedder, texts: Sequence[str]) -> Embedded:
         """Return the vectors of all texts; call the embedder at most once, with the new texts.
 
+        Nothing is cached, and no text counts as embedded, if the embedder makes no vectors.
+
         New vectors are stored before this method returns, so that a crash afterwards loses none.
         If another call is embedding one of the texts, this call waits for its result.
         """
         import numpy as np
 
+        if not makes_vectors(embedder):
+            return Embedded(await embed_documents(embedder, texts), 0, 0)
         vectors, count = await self._embed(_DENSE, embedder, texts)
         return Embedded(np.stack(vectors), count, len(texts) - count)
 
@@ -171,6 +175,8 @@ class EmbeddingCache:
 
         The lookup does not count as a use of cached vectors, and writes nothing.
         """
+        if not makes_vectors(embedder):
+            return {}
         by_key = dict(zip(_keys(embedder, texts), texts, strict=True))
         cached = {key for (key,) in self._rows("key", by_key)}
         return {key: text for key, text in by_key.items() if key not in cached}

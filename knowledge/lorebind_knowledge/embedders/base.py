@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from lorebind_config.declarations.embedders import NONE
 from lorebind_config.errors import EmbedderError, LorebindError
 from lorebind_config.namespace import digest
 from lorebind_knowledge.plumbing.bridge import call
@@ -42,7 +43,16 @@ class Fingerprint:
         return _key(self)
 
     def __str__(self) -> str:
-        return f"{self.provider}/{self.model}"
+        return f"{self.provider}/{self.model}" if self.model else self.provider
+
+
+NO_VECTORS = Fingerprint(NONE, "", dimension=1)
+"""The fingerprint of the embedder of knowledge bases without vectors."""
+
+
+def makes_vectors(embedder: Identified) -> bool:
+    """Check whether searches can compare the vectors of an embedder."""
+    return embedder.fingerprint != NO_VECTORS
 
 
 @lru_cache(maxsize=64)  # read for every question

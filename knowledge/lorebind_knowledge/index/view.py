@@ -58,7 +58,7 @@ class Hits(NamedTuple):
         return self.at(best_first(scores_of(self.scores / best_score), self.ids)[:k])
 
 
-_NOTHING = Hits(np.zeros(0, np.int64), [], np.zeros(0))
+NO_HITS = Hits(np.zeros(0, np.int64), [], np.zeros(0))
 
 
 class _Filter(NamedTuple):
@@ -124,7 +124,7 @@ class View(Chunks):
         only = self._filter(k, where)
         self._check(vector)
         if only.total == 0:
-            return _NOTHING
+            return NO_HITS
         direction = direction_of(vector)
         # A vector of length 0 is equally near to all: the scores below give the order.
         unit = direction if direction.any() else np.eye(1, len(direction))[0]
@@ -273,7 +273,7 @@ class View(Chunks):
         else:
             self._vectors.update(zip(numbers, vectors, strict=True))
         if not numbers:
-            return _NOTHING, 1.0
+            return NO_HITS, 1.0
         scores = cosines(vectors, direction)
         return self._hits(numbers, scores, only), float(scores[-1])
 
@@ -338,7 +338,7 @@ class View(Chunks):
         """
         only = self._filter(k, where)
         if only.total == 0:
-            return _NOTHING
+            return NO_HITS
         numbers, scores = matching()
         if only.allowed_ids is not None:
             inside = _are_inside(numbers, only.allowed_ids)

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from lorebind_config.namespace import tenant
+from lorebind_knowledge.embedders.base import makes_vectors
 from lorebind_knowledge.ingest.corpus import enumerate_corpus
 from lorebind_knowledge.ingest.engine import check_strategy
 from lorebind_knowledge.ingest.indexes import indexes_to_write
@@ -91,4 +92,5 @@ def _account(
         to_embed.update(missing)
         result.texts_to_embed += len(new_texts)
         result.tokens_to_embed += kb.embedder.count_tokens(new_texts).tokens
-        result.cache_hits += len(texts) - len(new_texts)
+        if makes_vectors(kb.embedder):
+            result.cache_hits += len(texts) - len(new_texts)

@@ -40,6 +40,10 @@ class Search(ABC):
         """Return at most `top_k` passages that reach `min_score`, and the highest relevance of all
         candidates, which does not depend on `top_k`."""
 
+    @abstractmethod
+    def check(self, settings: RetrievalDeclaration) -> None:
+        """Raise `UsageError` for settings that the knowledge bases cannot be searched with."""
+
     def weak_below(self, settings: RetrievalDeclaration) -> float | None:
         """Return the relevance below which a match is weak; None: no match is weak.
 
@@ -69,6 +73,8 @@ async def run_search(search: Search, settings: RetrievalDeclaration) -> QueryRes
     with _announced_failure(search, settings.strategy):
         stages = stages_of(settings)
         check_stages(search.name, stages)
+        for stage in stages:
+            search.check(stage)
         # Judged by the same passages for every top_k: a smaller one returns a prefix of a larger.
         limit = _MOST if settings.stages else max(settings.top_k, settings.min_results)
         best: _StageResult | None = None

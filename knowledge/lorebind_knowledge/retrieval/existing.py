@@ -14,7 +14,7 @@ from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.base import Search, run_search
 from lorebind_knowledge.retrieval.diversity import LOOKED_THROUGH, spread_matches, without_repeats
-from lorebind_knowledge.retrieval.judging import passing, relevance, stages_of
+from lorebind_knowledge.retrieval.judging import passing, relevance
 from lorebind_knowledge.retrieval.strategies import before_reranking, declared_reranker, rerank
 
 if TYPE_CHECKING:
@@ -46,10 +46,7 @@ async def search_existing(
         NotIngestedError: there are no documents.
         StoreError: the store is unavailable, or its scores cannot be converted to cosines.
     """
-    search = _ExistingSearch((kb,), question)
-    for stage in stages_of(settings):
-        search.check(stage)
-    return await run_search(search, settings)
+    return await run_search(_ExistingSearch((kb,), question), settings)
 
 
 @dataclass

@@ -88,14 +88,22 @@ def judge(
     )
 
 
+def absolute(scores: Mapping[str, _Figure]) -> _Figure:
+    """Return the raw score that is comparable between questions: the cosine, or without vectors
+    the coverage of the question's words."""
+    return scores["dense"] if "dense" in scores else scores["coverage"]
+
+
 def deciding(scores: Mapping[str, _Figure], settings: RetrievalDeclaration) -> _Figure:
     """Return the raw score that decides: that of `min_score_on`, or else the reranker's or the
-    cosine.
+    absolute one.
 
     Raises:
         UsageError: the strategy does not compute the score that `min_score_on` names.
     """
     stage = settings.relevance_is
+    if stage == "dense" and settings.min_score_on is None:
+        return absolute(scores)
     if stage == "terms" and stage not in scores and stage in _FIGURES[settings.strategy]:
         raise UsageError(
             "min_score_on names the score 'terms', but the search has no terms: turn on a sparse "

@@ -11,8 +11,9 @@ import numpy as np
 
 from lorebind_config.errors import StoreError
 from lorebind_knowledge.cosines import best_first, score_of, scores_of
+from lorebind_knowledge.index.view import NO_HITS
 from lorebind_knowledge.records import DocumentMatch
-from lorebind_knowledge.retrieval.judging import deciding
+from lorebind_knowledge.retrieval.judging import absolute, deciding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -107,8 +108,8 @@ class Query:
     """A question with its settings, and views of the indexes to search."""
 
     question: str
-    vector: Vector
-    """The question's vector, shape (dimension,)."""
+    vector: Vector | None
+    """The question's vector, shape (dimension,); None if the indexes have no vectors."""
     settings: RetrievalDeclaration
     views: Mapping[str, View]
     """The views by the id of their knowledge base."""
@@ -120,6 +121,7 @@ class Query:
 
         Returns the best `k`, ties by id.
         """
+        assert self.vector is not None  # without vectors, this strategy is refused
         parts = []
         for kb_id, view in self.views.items():
             hits = view.nearest(self.vector, k, self.settings.filters)
@@ -137,14 +139,14 @@ class Query:
         depth, parts = self.settings.fusion.depth, []
         for kb_id, view in self.views.items():
             hits = view.bm25_search(self.question, max(k, depth), self.settings.filters)
-            dense = view.cosines(self.vector, hits.numbers)
-            parts.append(
-                _candidates(kb_id, hits.numbers, hits.ids, lexical=hits.scores, dense=dense)
-            )
-        candidates = _joined(parts)
-        figures = candidates.raw_scores["lexical"]
+            figures = {"lexical": hits.scores}
+            if self.vector is not None:
+                figures["dense"] = view.cosines(self.vector, hits.numbers)
+            parts.append(_candidates(kb_id, hits.numbers, hits.ids, **figures))
+        candidates = self._judged(_joined(parts))
+        bm25 = candidates.raw_scores["lexical"]
         # Scaled by the same passages for every k, so that scores do not depend on k.
-        return weighed(candidates, scores_of(figures / figures.max(initial=0.0)), depth=depth)[:k]
+        return weighed(candidates, scores_of(bm25 / bm25.max(initial=0.0)), depth=depth)[:k]
 
     def hybrid_candidates(self, depth: int) -> Candidates:
         """Return the `depth` best passages by each signal, with the raw scores of all signals.
@@ -154,16 +156,18 @@ class Query:
         """
         where, parts = self.settings.filters, []
         for kb_id, view in self.views.items():
-            hits = view.nearest(self.vector, depth, where)
-            near = len(hits.ids)
+            hits, near = NO_HITS, 0
+            if self.vector is not None:
+                hits = view.nearest(self.vector, depth, where)
+                near = len(hits.ids)
             hits = _with_others(hits, view.bm25_search(self.question, depth, where))
             if self.terms is not None:
                 hits = _with_others(hits, view.terms_search(self.terms, depth, where))
-            dense = [hits.scores[:near], view.cosines(self.vector, hits.numbers[near:])]
-            figures = {
-                "dense": np.concatenate(dense),
-                "lexical": view.bm25_scores(self.question, hits.numbers),
-            }
+            figures = {}
+            if self.vector is not None:
+                others = view.cosines(self.vector, hits.numbers[near:])
+                figures["dense"] = np.concatenate([hits.scores[:near], others])
+            figures["lexical"] = view.bm25_scores(self.question, hits.numbers)
             if self.settings.fusion.counts_documents:
                 figures["document"] = view.document_scores(self.question, hits.numbers)
             if self.terms is not None:
@@ -171,13 +175,27 @@ class Query:
             parts.append(_candidates(kb_id, hits.numbers, hits.ids, **figures))
         candidates = _joined(parts)
         if len(parts) > 1:
-            best = set(candidates.order(scores_of(candidates.raw_scores["dense"]))[:depth])
-            for name in ("lexical", "terms"):
-                figure = candidates.raw_scores.get(name, np.zeros(0))
-                order = candidates.order(figure) if len(figure) else []
-                best.update(at for at in order[:depth] if figure[at])
+            best: set[int] = set()
+            for name, figure in candidates.raw_scores.items():
+                if name == "dense":
+                    best.update(candidates.order(scores_of(figure))[:depth])
+                elif name in ("lexical", "terms"):
+                    best.update(at for at in candidates.order(figure)[:depth] if figure[at])
             candidates = candidates.at(sorted(best))
-        return candidates
+        return self._judged(candidates)
+
+    def _judged(self, candidates: Candidates) -> Candidates:
+        """Add the raw score `coverage`, which is the relevance where there are no cosines.
+
+        It is the BM25 of a passage divided by that of a text with just the words of the question,
+        at most 1. Of 2 questions, it rates that of the own collection above that of another one in
+        .85 to .95 of all cases; a plain share of the words does in .83 to .94.
+        """
+        if self.vector is not None:
+            return candidates
+        full = max(view.words(self.question).full_passage() for view in self.views.values())
+        coverage = np.minimum(candidates.raw_scores["lexical"] / (full or 1.0), 1.0)
+        return replace(candidates, raw_scores={**candidates.raw_scores, "coverage": coverage})
 
     def full_scores(self) -> tuple[float, float]:
         """Return the figures `lexical` and `document` of texts with just the question's words.
@@ -259,18 +277,19 @@ def weighed(
 ) -> Candidates:
     """Rank candidates by values that are relative to the best one, and set absolute scores.
 
-    The best passage's score is the cosine of the nearest candidate; the others get a share of it in
-    proportion to their values. So scores of different questions, knowledge bases and strategies can
-    be compared, and no score is high if no candidate is near.
+    The best passage's score is the highest cosine of a candidate, or the highest `coverage` if
+    there are no vectors; the others get a share of it in proportion to their values. So scores of
+    different questions, knowledge bases and strategies can be compared, and no score is high if no
+    candidate is near.
 
     Args:
         candidates: in any order; ties are broken by id.
         figures: the value of each candidate.
         name: the name under which the values become raw scores; None omits them.
-        depth: how many of the best are searched for the nearest candidate; None means all.
+        depth: how many of the best are searched for the highest one; None means all.
     """
     order = candidates.order(figures)
-    scale = score_of(candidates.raw_scores["dense"][order[:depth]].max(initial=0.0))
+    scale = score_of(absolute(candidates.raw_scores)[order[:depth]].max(initial=0.0))
     best = figures.max(initial=0.0) or 1.0
     scores = np.round(figures / best * scale, _DECIMALS)
     raw_scores = candidates.raw_scores if name is None else {**candidates.raw_scores, name: figures}

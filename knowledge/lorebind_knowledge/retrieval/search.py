@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lorebind_config.declarations.retrieval import NEEDS_VECTORS
 from lorebind_config.errors import (
     IndexMismatchError,
     NotIngestedError,
@@ -16,7 +17,7 @@ from lorebind_config.errors import (
     nearest,
 )
 from lorebind_config.filters import compile_filter, required_fields
-from lorebind_knowledge.embedders.base import embed_query
+from lorebind_knowledge.embedders.base import embed_query, makes_vectors
 from lorebind_knowledge.embedders.sparse.base import embed_query as embed_terms
 from lorebind_knowledge.index.adding_terms import has_terms
 from lorebind_knowledge.index.index import read_indexes
@@ -137,13 +138,28 @@ class _IndexSearch(Search):
 
     async def embed(self, settings: RetrievalDeclaration) -> None:
         """Embed the question as the settings need it. Call it before the indexes are read."""
-        if self.vector is None:
+        if self.vector is None and makes_vectors(self.kbs[0].embedder):
             self.vector = await embed_query(self.kbs[0].embedder, self.question)
         sparse = self.kbs[0].sparse
         if self.terms is None and sparse is not None and _uses_terms(settings):
             keys = {kb.sparse.fingerprint.key if kb.sparse else "" for kb in self.kbs}
             if len(keys) == 1:
                 self.terms = await embed_terms(sparse, self.question)
+
+    def check(self, settings: RetrievalDeclaration) -> None:
+        if makes_vectors(self.kbs[0].embedder):
+            return
+        field, value, hint = "", "", ""
+        if settings.strategy in NEEDS_VECTORS:
+            field, value = "strategy", f"the strategy {settings.strategy!r}"
+            hint = "use hybrid, lexical or rerank"
+        elif settings.fusion.smoothing.weight:
+            field, value, hint = "fusion", "smoothing", "set its weight to 0"
+        elif not settings.signals.lexical + settings.signals.terms:
+            field, value, hint = "signals", "dense", "give lexical or terms a share"
+        if field:
+            message = f"{self.name} has no vectors (embedder: none) for {value}; {hint}"
+            raise UsageError(message, at=(field,))
 
     def lane(self) -> AbstractContextManager[None]:
         """Return a block in which `call` uses the threads of the searched databases."""
@@ -210,7 +226,6 @@ class _IndexSearch(Search):
             IndexMismatchError: one of the indexes was built by another embedder.
             UsageError: the filter is malformed.
         """
-        assert self.vector is not None  # embedded before
         by_id = {kb.id: views[kb.namespace] for kb in self.kbs if kb.namespace in views}
         self.missing = {kb.id: not_ingested(kb) for kb in self.kbs if kb.id not in by_id}
         if not by_id:
@@ -315,6 +330,7 @@ async def rank(
     For evaluation: thresholds and `top_k` are not applied, and duplicates are not removed.
     """
     search = _IndexSearch((kb,), question)
+    search.check(settings)
     settings = settings.model_copy(update={"min_score_on": None})
     await search.embed(settings)
     with search.lane():

@@ -63,28 +63,29 @@ def fused(
     It is in 0 to 1 and relative to the best of these candidates.
 
     Args:
-        candidates: without duplicates, with the raw scores `dense` and `lexical` and, if they
-            count, `document` and `terms`.
+        candidates: without duplicates, with the raw score `lexical` and, if they count, `dense`,
+            `document` and `terms`.
         settings: the method, and how much each signal counts.
         full: the raw scores `lexical` and `document` of a text with all words of the question; 0
             if it has none.
     """
     fusion, raw_scores = settings.fusion, candidates.raw_scores
-    dense, lexical = raw_scores["dense"], raw_scores["lexical"]
-    terms = raw_scores.get("terms")
     if fusion.method == "rrf":
-        lists = [dense, lexical, *([] if terms is None else [terms])]
+        lists = [raw_scores[name] for name in ("dense", "lexical", "terms") if name in raw_scores]
         return _reciprocal_ranks(lists, fusion.rank_constant)
-    documents = raw_scores.get("document", np.zeros(len(candidates)))
+    lexical, nothing = raw_scores["lexical"], np.zeros(len(candidates))
+    dense, terms = raw_scores.get("dense"), raw_scores.get("terms")
+    documents = raw_scores.get("document", nothing)
     words = _mixed(lexical, documents, fusion.document_weight)
     all_words = _mixed(*full, fusion.document_weight)
-    shares = settings.signals.shares(terms=terms is not None)
+    shares = settings.signals.shares(dense=dense is not None, terms=terms is not None)
     moved = _moved_to_words(words, all_words, shares)
     # Only small indexes have fewer candidates than that. Scaling by the whole question helps there
     # (MRR@10 +.013 among 10 documents), and costs quality for long questions in larger ones.
     least = _ENOUGH * all_words if len(candidates) < fusion.depth else 0.0
-    figures = (shares.dense - moved) * scaled(dense)
-    figures += (shares.lexical + moved) * scaled(words, least)
+    figures = (shares.lexical + moved) * scaled(words, least)
+    if dense is not None:
+        figures += (shares.dense - moved) * scaled(dense)
     if terms is not None:
         figures += shares.terms * scaled(terms)
     return np.round(figures, _DECIMALS)

@@ -232,11 +232,16 @@ class PgvectorStore(VectorStore):
         )
 
     def _is_large(self, db: psycopg.Connection, space: Partition) -> bool:
-        """Return whether the space should have an approximate index."""
+        """Return whether the space should have an approximate index.
+
+        Vectors of one dimension are those of an embedder that makes none, and never searched.
+        """
+        if self.is_exact or space.dimension == 1:
+            return False
         query = (
             f"select from {self._table.quoted} where space = {space.index_uid} offset %s limit 1"
         )
-        return not self.is_exact and bool(db.execute(query, [self._ann_from - 1]).rowcount)
+        return bool(db.execute(query, [self._ann_from - 1]).rowcount)
 
     def _is_indexed(
         self, db: psycopg.Connection, space: Partition, k: int, *, filtered: bool
