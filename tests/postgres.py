@@ -237,9 +237,17 @@ def make_store(dsn: str) -> Iterator[Callable[..., PgvectorStore]]:
 
     made: list[PgvectorStore] = []
 
-    def make(options: str = "", *, ann_from: int = 10_000, **settings: Any) -> PgvectorStore:
-        made.append(PgvectorStore(dsn + options, PgvectorSettings(**settings), ann_from=ann_from))
-        return made[-1]
+    def make(
+        options: str = "", *, ann_from: int = 10_000, more_from: int = 25_000, **settings: Any
+    ) -> PgvectorStore:
+        store = PgvectorStore(
+            dsn + options,
+            PgvectorSettings(**settings),
+            ann_from=ann_from,
+            ann_more_from=more_from,
+        )
+        made.append(store)
+        return store
 
     yield make
     for store in made:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from lorebind_knowledge.stores.pgvector import store
 from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig, PgvectorSettings
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 
@@ -22,9 +23,13 @@ class TestPgvectorStore(Reopened):
 
 
 class TestPgvectorStoreWithAnIndex(TestPgvectorStore):
-    """Every space gets an approximate index in the background of its first search."""
+    """Every space gets approximate indexes in the background of its searches."""
+
+    @pytest.fixture(autouse=True)
+    def look_always(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(store, "_SECONDS_BETWEEN_LOOKS", 0)
 
     @pytest.fixture
     def reopen(self, dsn: str) -> Callable[[], PgvectorStore]:
         settings = PgvectorSettings(ensure_index=True, index=AnnIndexConfig(ef_search=1000))
-        return lambda: PgvectorStore(dsn + FORCED, settings, ann_from=1)
+        return lambda: PgvectorStore(dsn + FORCED, settings, ann_from=1, ann_more_from=5)

@@ -21,6 +21,7 @@ from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import ApproximateStore, StoredVector, VectorStore
 from lorebind_knowledge.stores.pgvector import store as store_module
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
+from lorebind_knowledge.stores.pgvector.ann_builds import AnnBuilds
 from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.pgvector.table import Table
@@ -288,6 +289,13 @@ def test_malformed_filters(store: PgvectorStore) -> None:
 # Approximate indexes.
 
 
+def wait_for_builds() -> None:
+    """Wait until no index is built in the background."""
+    for thread in threading.enumerate():
+        if thread.name == "lorebind-pgvector":
+            thread.join(30)
+
+
 def crowd(store: PgvectorStore, space: Partition, count: int) -> np.ndarray:
     """Add vectors around a few centers, numbered from 1; return a query near one of them."""
     rng = np.random.default_rng(3)
@@ -394,10 +402,8 @@ def test_the_first_search_has_it_built(
     assert "lorebind-pgvector" not in {thread.name for thread in threading.enumerate()}
     assert indexes(db) == {}
     assert len(hits(store, k=5)) == 5
-    for thread in threading.enumerate():
-        if thread.name == "lorebind-pgvector":
-            thread.join(30)
-    assert indexes(db) == {f"knowledge_chunks_ann_{SPACE.name}": True}
+    wait_for_builds()
+    assert indexes(db) == {f"knowledge_chunks_ann_{SPACE.name}_1": True}
     assert len(hits(store, k=5)) == 5
 
 
@@ -410,7 +416,7 @@ def test_an_index_goes_with_its_space(
         crowd(store, space, 20)
         store.finish_load(space)
     store.drop(OTHER)
-    assert indexes(db) == {f"knowledge_chunks_ann_{SPACE.name}": True}
+    assert indexes(db) == {f"knowledge_chunks_ann_{SPACE.name}_1": True}
     assert store.count(SPACE) == 20
 
 
@@ -432,6 +438,127 @@ def test_indexes_that_are_left_over(
     )
     store.build_index(SPACE)
     assert indexes(db) == {left: True}
+
+
+def covered(db: psycopg.Connection) -> list[tuple[int, int]]:
+    """Return the rows that each approximate index of a table covers, from the first to the last."""
+    query = """select pg_get_expr(indpred, indrelid) from pg_index i
+        join pg_class c on c.oid = indexrelid join pg_am a on a.oid = c.relam
+        where indrelid = to_regclass('knowledge_chunks_vectors') and amname = 'hnsw'"""
+    numbers = "select min(number), max(number) from knowledge_chunks_vectors where"
+    return sorted(
+        db.execute(f"{numbers} {predicate}").fetchone() or (0, 0)
+        for (predicate,) in db.execute(query).fetchall()
+    )
+
+
+def grow(store: PgvectorStore, upto: int, rng: np.random.Generator) -> np.ndarray:
+    """Add vectors until their numbers are 1 to `upto`."""
+    there = store.count(SPACE)
+    vectors = unit(rng, upto - there, SPACE.dimension)
+    store.add(SPACE, [stored(n, row, n=n) for n, row in enumerate(vectors, there + 1)])
+    return vectors
+
+
+def test_later_vectors_are_in_no_index(
+    make_store: Callable[..., PgvectorStore], db: psycopg.Connection
+) -> None:
+    """Vectors that are added beside an index are found without it, until they are many."""
+    rng = np.random.default_rng(7)
+    store = make_store(FORCED, ensure_index=True, ann_from=100, more_from=50)
+    exact = make_store()
+    for upto, indexes_end in [
+        (99, []),
+        (100, [100]),
+        (149, [100]),
+        (150, [150]),  # merged, because the first index is small
+        (199, [150]),
+        (2000, [2000]),
+        (2050, [2000, 2050]),
+        (2100, [2000, 2100]),
+        (2700, [2000, 2700]),
+        (2850, [2000, 2700, 2850]),
+        (2900, [2000, 2700, 2900]),  # merged, because there are three
+        (3600, [3600]),
+    ]:
+        grow(store, upto, rng)
+        store.finish_load(SPACE)
+        assert [last for _, last in covered(db)] == indexes_end
+        store.delete(SPACE, [upto // 2])
+        store.add(SPACE, [stored(upto // 2, unit(rng, 1, 4)[0], n=upto // 2)])
+        for where in ({}, {"n": {"$gt": upto - 60}}):
+            query = unit(rng, 1, 4)[0]
+            ours, theirs = (s.nearest(SPACE, query, 20, where, None) for s in (store, exact))
+            assert len(set(ours.numbers) & set(theirs.numbers)) >= 19
+        assert len(set(hits(store, k=upto))) == upto
+        wait_for_builds()
+
+
+def test_a_search_has_later_vectors_indexed(
+    make_store: Callable[..., PgvectorStore],
+    db: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A search that finds many vectors without an index starts building one, in the background."""
+    monkeypatch.setattr(store_module, "_SECONDS_BETWEEN_LOOKS", 0)
+    store = make_store(ensure_index=True, ann_from=100, more_from=50)
+    rng = np.random.default_rng(7)
+    grow(store, 300, rng)
+    store.finish_load(SPACE)
+    for upto, ends in ((349, [300]), (350, [300, 350])):
+        grow(store, upto, rng)
+        assert len(hits(store, k=5)) == 5
+        wait_for_builds()
+        assert [last for _, last in covered(db)] == ends
+
+
+def test_a_merge_that_was_interrupted(
+    make_store: Callable[..., PgvectorStore], db: psycopg.Connection
+) -> None:
+    """Indexes that a merged one has replaced are not searched, and the next build drops them.
+
+    If an index in the middle is missing, all later vectors are indexed again.
+    """
+    rng = np.random.default_rng(7)
+    store = make_store(ensure_index=True, ann_from=1, more_from=1)
+    for upto in (300, 340):
+        grow(store, upto, rng)
+        store.finish_load(SPACE)
+    ann = AnnIndex(Table("knowledge_chunks"), AnnIndexConfig(), "cosine")
+    first, second = ann.ranges(db, SPACE)
+    assert (first.last, second.after, second.last) == (300, 300, 340)
+    merged = second._replace(name=ann.names(SPACE)[7], after=-1)
+    db.execute(ann.sql(SPACE, merged))
+    assert [index.name for index in ann.ranges(db, SPACE)] == [merged.name]
+    assert len(set(hits(store, k=400))) == 340
+    store.build_index(SPACE)
+    assert indexes(db) == {merged.name: True}
+    for upto in (450, 460):
+        grow(store, upto, rng)
+        store.finish_load(SPACE)
+    assert [last for _, last in covered(db)] == [340, 450, 460]
+    gone = ann.ranges(db, SPACE)[1].name
+    db.execute(f'drop index "{gone}"')
+    assert len(set(hits(store, k=500))) == 460
+    store.build_index(SPACE)
+    assert covered(db) == [(1, 340), (341, 460)]
+
+
+def test_one_process_builds_at_a_time(
+    make_store: Callable[..., PgvectorStore], db: psycopg.Connection
+) -> None:
+    """While another process builds, nothing happens, and searches are exact for the rest."""
+    store = make_store(ensure_index=True, ann_from=1)
+    crowd(store, SPACE, 50)
+    lock = Table("knowledge_chunks").lock("index")
+    db.execute(f"select pg_advisory_lock({lock})")
+    store.build_index(SPACE)
+    assert indexes(db) == {}
+    assert len(hits(store)) == 50
+    wait_for_builds()
+    db.execute(f"select pg_advisory_unlock({lock})")
+    store.build_index(SPACE)
+    assert list(indexes(db).values()) == [True]
 
 
 def test_a_server_with_little_shared_memory(
@@ -462,14 +589,16 @@ def test_an_index_is_given_memory(db: psycopg.Connection, monkeypatch: pytest.Mo
         return "select 1"
 
     monkeypatch.setattr(AnnIndex, "sql", sql)
-    ann = AnnIndex(Table("t"), AnnIndexConfig(), "cosine")
-    db.execute("create table t_vectors (x int)")
-    for records in (1, 100_000, 100_000_000, 1):
-        ann.build(db, Partition(INDEX, 1, 384), records)
+    db.execute("create table t_vectors (space bigint, number bigint)")
+    space = Partition(INDEX, 1, 1_000_000)
+    for rows, limit in ((1, 2**30), (99, 2 * 10**8), (0, 2**30), (0, 2**17)):
+        db.execute("insert into t_vectors select 1, 1 from generate_series(1, %s)", [rows])
+        ann = AnnIndex(Table("t"), AnnIndexConfig(build_max_bytes=limit), "cosine")
+        AnnBuilds(ann, first_from=1, more_from=1).build(db, space)
         row = db.execute("show maintenance_work_mem").fetchone()
         assert row is not None
         seen.append(row[0])
-    assert seen == ["64MB", "251562kB", "1GB", "1GB"]
+    assert seen == ["64MB", "195312kB", "390726kB", "390726kB"]
 
 
 def test_vectors_too_long_for_an_index(make_store: Callable[..., PgvectorStore]) -> None:

@@ -1,4 +1,9 @@
-"""Approximate indexes of pgvector: one for each large space of a store, over its rows only.
+"""Approximate indexes of pgvector: up to three for each large space of a store.
+
+Adding a vector to an index of all vectors takes 40 times as long as adding the row alone. As the
+numbers of a space only grow, each index covers a range of numbers that ends at the newest vector of
+its time. Later vectors are in no index and are searched exactly, until there are enough of them for
+another index, see `ann_builds`.
 
 Small spaces are searched exactly, which takes milliseconds. With partial indexes, the vectors of
 one space do not displace those of another, and an index is dropped with its space. With the default
@@ -11,11 +16,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lorebind_config.errors import StoreError, UsageError
+from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import psycopg
 
     from lorebind_config.declarations.vector_dbs import Metric
@@ -27,12 +34,37 @@ _OPERATORS = {"cosine": ("<=>", "cosine"), "l2": ("<->", "l2"), "ip": ("<#>", "i
 # The largest dimensions that pgvector indexes, in single precision and in half precision.
 _SINGLE, _HALF = 2000, 4000
 _MOST_CANDIDATES = 1000
-_MOST_MEMORY = 1 << 30
+_SLOTS = range(1, 10)
+"""The last digits of names. More than the indexes of a space, because a merged index is built
+beside those that it replaces."""
+_BEFORE_ALL = -1
+"""Less than every number."""
+_BOUND = re.compile(r"number (>|<=) '?(\d+)")
+"""A limit in the predicate of an index, as PostgreSQL prints it."""
+
+
+class AnnRange(NamedTuple):
+    """An approximate index over the rows of a space in a range of numbers."""
+
+    name: str
+    after: int
+    """The number before the first; of the first index, one that is less than all."""
+    last: int
+    rows: int
+    """Roughly the number of its rows."""
+    options: dict[str, str]
+    """The options that it was built with."""
+
+    @property
+    def numbers(self) -> str:
+        """The SQL condition for its numbers."""
+        first = "" if self.after == _BEFORE_ALL else f"number > {self.after} and "
+        return f"{first}number <= {self.last}"
 
 
 @dataclass(frozen=True, slots=True)
 class AnnIndex:
-    """Names, builds and searches the approximate indexes of a table."""
+    """Names, finds and searches the approximate indexes of a table."""
 
     table: Table
     config: AnnIndexConfig
@@ -49,38 +81,65 @@ class AnnIndex:
                 f"{space.dimension}; remove ensure_index, or use an embedder with shorter vectors"
             )
 
-    def name(self, space: Partition) -> str:
-        """Return the name of the index over the rows of a space."""
-        return f"{self._base}_{space.name}"
+    def names(self, space: Partition) -> list[str]:
+        """Return the names that indexes of a space may have."""
+        return [f"{self.base}_{space.name}_{slot}" for slot in _SLOTS]
 
-    def sql(self, space: Partition, records: int) -> str:
-        """Return the statement that creates it, which blocks neither readers nor writers."""
+    def sql(self, space: Partition, index: AnnRange) -> str:
+        """Return the statement that creates an index, which blocks neither readers nor writers."""
         kind = _kind(space)
         if self.config.type == "hnsw":
             options = f"m = {self.config.m}, ef_construction = {self.config.ef_construction}"
         else:
             # The formula that pgvector's documentation recommends.
-            fitting = records // 1000 if records <= 1_000_000 else math.isqrt(records)
+            fitting = index.rows // 1000 if index.rows <= 1_000_000 else math.isqrt(index.rows)
             options = f"lists = {self.config.lists or min(max(fitting, 10), 32768)}"
         return (
-            f'create index concurrently "{self.name(space)}" on {self.table.quoted}'
+            f'create index concurrently "{index.name}" on {self.table.quoted}'
             f" using {self.config.type} ((embedding::{kind})"
             f" {kind.partition('(')[0]}_{_OPERATORS[self.metric][1]}_ops) with ({options})"
-            f" where space = {space.index_uid}"
+            f" where space = {space.index_uid} and {index.numbers}"
         )
 
-    def prepare(self, db: psycopg.Connection, space: Partition, k: int, *, filtered: bool) -> bool:
-        """Set up a transaction for one search; return False if the index is missing or unfinished.
+    def existing(self, db: psycopg.Connection) -> dict[str, bool]:
+        """Return the names of all indexes of the table, each with whether it is finished."""
+        rows = db.execute(
+            "select c.relname, i.indisvalid from pg_index i join pg_class c on c.oid = i.indexrelid"
+            " where i.indrelid = to_regclass(%s)",
+            [self.table.quoted],
+        )
+        return dict(rows.fetchall())
+
+    def ranges(self, db: psycopg.Connection, space: Partition) -> list[AnnRange]:
+        """Return the finished indexes of a space, each of which begins where the last one ends.
+
+        The numbers after the last one are in no index. The list is empty if there is none.
+        """
+        rows = db.execute(
+            "select c.relname, pg_get_expr(i.indpred, i.indrelid), c.reltuples, c.reloptions"
+            " from pg_index i join pg_class c on c.oid = i.indexrelid"
+            " where i.indisvalid and i.indrelid = to_regclass(%s) and c.relname = any(%s)",
+            [self.table.quoted, self.names(space)],
+        ).fetchall()
+        finished = [
+            AnnRange(
+                name, *_bounds(predicate), int(count), dict(o.split("=") for o in options or ())
+            )
+            for name, predicate, count, options in rows
+        ]
+        chain: list[AnnRange] = []
+        # A merged index is there before those that it replaces are dropped: prefer the longest.
+        while following := [index for index in finished if index.after == end_of(chain)]:
+            chain.append(max(following, key=lambda index: index.last))
+        return chain
+
+    def prepare(
+        self, db: psycopg.Connection, ranges: Sequence[AnnRange], k: int, *, filtered: bool
+    ) -> None:
+        """Set up a transaction for one search of indexes.
 
         The search continues until enough rows pass the filter.
         """
-        row = db.execute(
-            "select c.reloptions from pg_index i join pg_class c on c.oid = i.indexrelid"
-            " where i.indisvalid and i.indexrelid = to_regclass(%s)",
-            [f'"{self.name(space)}"'],
-        ).fetchone()
-        if row is None:
-            return False
         settings: dict[str, Any]
         if self.config.type == "hnsw":
             settings = {
@@ -89,8 +148,7 @@ class AnnIndex:
                 "hnsw.max_scan_tuples": 2**31 - 1,
             }
         else:
-            options = dict(option.split("=") for option in row[0] or ())
-            lists = int(options.get("lists", 100))
+            lists = max(int(index.options.get("lists", 100)) for index in ranges)
             settings = {
                 "ivfflat.probes": self.config.probes or math.ceil(math.sqrt(lists)),
                 "ivfflat.iterative_scan": "relaxed_order",
@@ -98,10 +156,11 @@ class AnnIndex:
             }
         if not filtered:
             # Without a filter the index is always best; with one, the planner estimates rows.
-            settings["enable_sort"] = "off"
+            # Vectors without an index are sorted nevertheless, which costs so much by the
+            # planner's reckoning that an older PostgreSQL would compile the statement.
+            settings |= {"enable_sort": "off", "jit": "off"}
         calls = (f"set_config('{name}', '{value}', true)" for name, value in settings.items())
         db.execute(f"select {', '.join(calls)}")
-        return True
 
     def order(self, space: Partition) -> str:
         """Return the `order by` expression that lets PostgreSQL use the index."""
@@ -109,97 +168,24 @@ class AnnIndex:
         return f"embedding::{kind} {_OPERATORS[self.metric][0]} %(query)s::{kind}"
 
     def candidates(self, k: int) -> int:
-        """Return the number of rows to take from the index, of which the best are found exactly."""
+        """Return the number of rows to take from an index, of which the best are found exactly."""
         return max(k, self.config.ef_search if self.config.type == "hnsw" else 100)
 
-    def build(self, db: psycopg.Connection, space: Partition, records: int) -> None:
-        """Create the index of a space, and drop indexes whose rows are gone.
-
-        It takes about ten seconds per ten thousand rows, and up to a gigabyte of the server's
-        memory. Nothing happens if the index exists, or if another process is building one.
-
-        Args:
-            db: a connection without a transaction, to be closed afterwards.
-            space: the space.
-            records: number of its rows.
-        """
-        from psycopg import errors
-
-        if not self._lock(db):
-            return
-        row = db.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
-        if row and [int(part) for part in row[0].split(".")[:2]] < [0, 8]:
-            raise StoreError(
-                f"pgvector {row[0]} on the server is older than 0.8, which ensure_index needs; "
-                "upgrade it and run: alter extension vector update"
-            )
-        if self._tidy(db, space):
-            return
-        self._give_memory(db, space, records)
-        try:
-            db.execute(self.sql(space, records))
-        except errors.DiskFull:
-            # Parallel workers use shared memory, of which a container has little. Without them,
-            # the build may use the remaining disk space.
-            db.execute("set max_parallel_maintenance_workers = 0")
-            self._drop(db, self.name(space))
-            db.execute(self.sql(space, records))
-        # After a bulk load, the planner has no statistics and would not use the index.
-        db.execute(f"analyze {self.table.quoted}")
-
-    def drop(self, db: psycopg.Connection, space: Partition) -> None:
-        """Drop the index of a space if there is one; for `db`, see `build`.
-
-        While another process is building an index, it stays, and the next build drops it.
-        """
-        if self._lock(db):
-            self._drop(db, self.name(space))
-
-    def _lock(self, db: psycopg.Connection) -> bool:
-        # Do not wait for the lock: the process that builds an index would wait for this one.
-        row = db.execute(f"select pg_try_advisory_lock({self.table.lock('index')})").fetchone()
-        return bool(row and row[0])
-
-    def _drop(self, db: psycopg.Connection, name: str) -> None:
-        db.execute(f'drop index concurrently if exists "{name}"')
-
-    def _tidy(self, db: psycopg.Connection, space: Partition) -> bool:
-        """Drop indexes that are no longer needed, and return whether the space's index exists."""
-        rows = db.execute(
-            "select c.relname, i.indisvalid from pg_index i join pg_class c on c.oid = i.indexrelid"
-            " where i.indrelid = to_regclass(%s)",
-            [self.table.quoted],
-        ).fetchall()
-        ours = re.compile(rf"{self._base}_([0-9a-f]{{16}})")
-        there = False
-        for name, valid in rows:
-            if match := ours.fullmatch(name):
-                used = (
-                    f"select 1 from {self.table.quoted} where space = {int(match[1], 16)} limit 1"
-                )
-                # An index is invalid if the process that built it ended too early.
-                if not valid or not db.execute(used).fetchone():
-                    self._drop(db, name)
-                elif name == self.name(space):
-                    there = True
-        return there
-
-    def _give_memory(self, db: psycopg.Connection, space: Partition, records: int) -> None:
-        """Raise the memory limit so that the graph is built in memory, which is much faster."""
-        if self.config.type != "hnsw":
-            return
-        # The vector, its links on the lowest level, and pgvector's data about each.
-        needed = min(records * (4 * space.dimension + 40 * self.config.m + 400), _MOST_MEMORY)
-        db.execute(
-            "select set_config('maintenance_work_mem', greatest(%s::bigint,"
-            " pg_size_bytes(current_setting('maintenance_work_mem'))) / 1024 || 'kB', false)",
-            [needed],
-        )
-
     @property
-    def _base(self) -> str:
+    def base(self) -> str:
+        """The beginning of the names of all its indexes."""
         # PostgreSQL cuts names at 63 bytes. The names of spaces, which follow, are unique.
-        return (self.config.name or f"{self.table.name}_ann")[:46]
+        return (self.config.name or f"{self.table.name}_ann")[:44]
+
+
+def end_of(chain: Sequence[AnnRange]) -> int:
+    """Return the number after which no index covers the vectors."""
+    return chain[-1].last if chain else _BEFORE_ALL
+
+
+def _bounds(predicate: str) -> tuple[int, int]:
+    limits = dict(_BOUND.findall(predicate))
+    return int(limits.get(">", _BEFORE_ALL)), int(limits["<="])
 
 
 def _kind(space: Partition) -> str:

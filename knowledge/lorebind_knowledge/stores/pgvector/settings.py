@@ -29,6 +29,14 @@ class AnnIndexConfig(Settings):
         description="hnsw: number of candidates that a search compares. A higher number finds more "
         "of the nearest vectors, and takes longer.",
     )
+    build_max_bytes: int = Field(
+        1_073_741_824,
+        ge=65_536,
+        le=2_000_000_000_000,
+        description="hnsw: maximum memory of the server for building it, in bytes. With 384 "
+        "dimensions, a million vectors need 2.6 GB. Building an index that does not fit is many "
+        "times slower.",
+    )
     lists: int | None = Field(
         None,
         ge=1,
@@ -76,8 +84,8 @@ class PgvectorSettings(Settings):
     )
     ensure_index: bool = Field(
         False,
-        description="Build an approximate index of each knowledge base with at least 10,000 "
-        "passages. Without it, searches are exact.",
+        description="Keep approximate indexes of each knowledge base with at least 10,000 "
+        "passages. Without them, searches are exact.",
     )
     index: AnnIndexConfig = Field(
         default_factory=AnnIndexConfig, description="Settings of the approximate index."

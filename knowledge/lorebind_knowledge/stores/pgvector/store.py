@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,8 @@ from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.database.postgres_connections import Connections
 from lorebind_knowledge.database.postgres_rows import insert_rows
 from lorebind_knowledge.stores.base import SearchHits, VectorStore, batches
-from lorebind_knowledge.stores.pgvector.ann import AnnIndex
+from lorebind_knowledge.stores.pgvector.ann import AnnIndex, end_of
+from lorebind_knowledge.stores.pgvector.ann_builds import AnnBuilds
 from lorebind_knowledge.stores.pgvector.filters import sql_filter
 from lorebind_knowledge.stores.pgvector.settings import PgvectorSettings
 from lorebind_knowledge.stores.pgvector.table import Table, rows_of, vector_text, vectors_of
@@ -25,12 +28,15 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.records import Partition, Vector
     from lorebind_knowledge.stores.base import StoredVector
+    from lorebind_knowledge.stores.pgvector.ann import AnnRange
 
 log = logging.getLogger("lorebind.stores")
 
 # Maximum number of vectors per statement.
 _BLOCK = 1000
 _LOCK_SECONDS = 30
+_SECONDS_BETWEEN_LOOKS = 10.0
+_SECONDS_AFTER_FAILURE = 600.0
 
 
 class PgvectorStore(VectorStore):
@@ -41,8 +47,8 @@ class PgvectorStore(VectorStore):
     event loop. Any number of threads and processes may use the table at the same time.
 
     Searches are exact. With `ensure_index`, a space of `ann_from` vectors or more gets an
-    approximate index: at the end of an ingest, or in the background if a search finds none. Until
-    it is complete, searches stay exact.
+    approximate index: at the end of an ingest, or in the background of a search. Vectors that are
+    added later are searched exactly, until there are `ann_more_from` and they get an index, too.
     """
 
     filters = True
@@ -53,6 +59,7 @@ class PgvectorStore(VectorStore):
         settings: PgvectorSettings | None = None,
         *,
         ann_from: int = 10_000,
+        ann_more_from: int = 25_000,
     ) -> None:
         """
         Args:
@@ -60,6 +67,7 @@ class PgvectorStore(VectorStore):
             settings: the settings; None means the defaults.
             ann_from: number of vectors from which a space gets an approximate index, if the
                 settings ask for one.
+            ann_more_from: number of vectors without an index from which a space gets another one.
 
         Raises:
             UsageError: the DSN is invalid.
@@ -79,9 +87,10 @@ class PgvectorStore(VectorStore):
         )
         self.is_exact = not settings.ensure_index
         self._ann = AnnIndex(self._table, settings.index, settings.metric)
-        self._ann_from = ann_from
+        self._builds = AnnBuilds(self._ann, first_from=ann_from, more_from=ann_more_from)
         self._has_table = False
-        self._building: set[int] = set()
+        self._next_looks: dict[int, float] = {}
+        """When a search looks again whether a space should get an index."""
 
     def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         self._check(space)
@@ -105,7 +114,10 @@ class PgvectorStore(VectorStore):
     ) -> SearchHits:
         condition, values = sql_filter(where)
         values |= {"query": vector_text(vector), "k": k}
-        rows = f"{self._table.quoted} where space = {space.index_uid} and {condition}"
+        rows = (
+            f"select number, embedding from {self._table.quoted}"
+            f" where space = {space.index_uid} and {condition}"
+        )
         # By inner product, which is faster than the cosine and equal at length 1. For a vector
         # of length 0 it is 0, while pgvector's cosine is NaN.
         best = "order by embedding <#> %(query)s::vector limit %(k)s"
@@ -114,16 +126,16 @@ class PgvectorStore(VectorStore):
             with self._using(self._db.reading()) as db:
                 # A binary cursor returns vectors as bytes, and only those of the final rows.
                 cursor = db.cursor(binary=True)
-                if self._is_indexed(db, space, k, filtered=bool(where)):
-                    near = (
-                        f"{rows} order by {self._ann.order(space)} limit {self._ann.candidates(k)}"
-                    )
-                    near = f"(select number, embedding from {near}) as near"
-                    hits = cursor.execute(f"select * from {near} {best}", values).fetchall()
-                if len(hits) < k:
-                    # The index may stop early, or miss vectors of length 0.
-                    statement = f"select number, embedding from {rows} {best}"
+                if chain := self._indexes(db, space):
+                    self._ann.prepare(db, chain, k, filtered=bool(where))
+                    near = f"order by {self._ann.order(space)} limit {self._ann.candidates(k)}"
+                    parts = [f"({rows} and {index.numbers} {near})" for index in chain]
+                    parts.append(f"({rows} and number > {end_of(chain)} {best})")
+                    statement = f"select * from ({' union all '.join(parts)}) as near {best}"
                     hits = cursor.execute(statement, values).fetchall()
+                if len(hits) < k:
+                    # An index may stop early, or miss vectors of length 0.
+                    hits = cursor.execute(f"{rows} {best}", values).fetchall()
         vectors = vectors_of([data for _, data in hits], space.dimension)
         return SearchHits([number for number, _ in hits], vectors)
 
@@ -159,32 +171,33 @@ class PgvectorStore(VectorStore):
                 db.execute(f"delete from {self._table.quoted} where space = {space.index_uid}")
             if self._settings.ensure_schema:
                 with self._db.single() as db:
-                    self._ann.drop(db, space)
+                    self._builds.drop(db, space)
 
     def finish_load(self, space: Partition) -> None:
-        if self._is_there() and self._settings.ensure_schema:
-            with self._using(self._db.reading()) as db:
-                is_large = self._is_large(db, space)
-            if is_large:
-                self.build_index(space)
+        if self.is_exact or not self._is_there() or not self._settings.ensure_schema:
+            return
+        with self._using(self._db.reading()) as db:
+            are_due = self._builds.are_due(db, space, self._ann.ranges(db, space))
+        if are_due:
+            self.build_index(space)
 
     def build_index(self, space: Partition) -> None:
-        """Build the approximate index of a space now, and wait for it.
+        """Build the approximate index that a space needs now, and wait for it.
 
-        Nothing happens if it exists, or if another process is building it.
+        Nothing happens if it needs none, or if another process is building one.
 
         Raises:
             StoreError: `ensure_schema` is false, so it may not be created (the message has the
-                statement for it); or PostgreSQL refused.
+                statements for it); or PostgreSQL refused.
         """
-        records = self.count(space)
-        if not self._settings.ensure_schema:
-            raise StoreError(
-                f"{self._name}: the approximate index is missing, and ensure_schema is false; "
-                f"run:\n{self._ann.sql(space, records)};"
-            )
         with self._db.single() as db:
-            self._ann.build(db, space, records)
+            if self._settings.ensure_schema:
+                self._builds.build(db, space)
+            elif step := self._builds.step(db, space):
+                raise StoreError(
+                    f"{self._name}: the approximate index is missing, and ensure_schema is false; "
+                    f"run:\n{step}"
+                )
 
     def close(self) -> None:
         self._db.close()
@@ -231,35 +244,28 @@ class PgvectorStore(VectorStore):
             f" where space = {space.index_uid} and number = any(%s::bigint[])"
         )
 
-    def _is_large(self, db: psycopg.Connection, space: Partition) -> bool:
-        """Return whether the space should have an approximate index.
-
-        Vectors of one dimension are those of an embedder that makes none, and never searched.
-        """
-        if self.is_exact or space.dimension == 1:
-            return False
-        query = (
-            f"select from {self._table.quoted} where space = {space.index_uid} offset %s limit 1"
-        )
-        return bool(db.execute(query, [self._ann_from - 1]).rowcount)
-
-    def _is_indexed(
-        self, db: psycopg.Connection, space: Partition, k: int, *, filtered: bool
-    ) -> bool:
-        """Return whether the search can use an approximate index; start building a missing one."""
+    def _indexes(self, db: psycopg.Connection, space: Partition) -> list[AnnRange]:
+        """Return the approximate indexes to search; start building one that is due."""
         if self.is_exact:
-            return False
-        if self._ann.prepare(db, space, k, filtered=filtered):
-            return True
-        if space.index_uid not in self._building and self._is_large(db, space):
-            self._building.add(space.index_uid)
-            threading.Thread(
-                target=self._build_behind, args=[space], name="lorebind-pgvector", daemon=True
-            ).start()
-        return False
+            return []
+        chain = self._ann.ranges(db, space)
+        now = time.monotonic()
+        if now >= self._next_looks.get(space.index_uid, 0):
+            # Few vectors are looked at each time, which is fast.
+            self._next_looks[space.index_uid] = now + (_SECONDS_BETWEEN_LOOKS if chain else 0)
+            if self._builds.are_due(db, space, chain):
+                self._next_looks[space.index_uid] = math.inf
+                threading.Thread(
+                    target=self._build_behind, args=[space], name="lorebind-pgvector", daemon=True
+                ).start()
+        return chain
 
     def _build_behind(self, space: Partition) -> None:
+        pause = _SECONDS_AFTER_FAILURE
         try:
             self.build_index(space)
+            pause = _SECONDS_BETWEEN_LOOKS
         except Exception as error:  # searches stay exact, and are only slower
             log.warning("%s", error)
+        finally:
+            self._next_looks[space.index_uid] = time.monotonic() + pause
