@@ -13,117 +13,74 @@ for match in docs.query("How do I rotate keys?"):
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import lorebind_bindings
 import lorebind_knowledge  # noqa: F401 - registers its kinds
 import lorebind_prompts  # noqa: F401 - registers its kinds
+from lorebind_config.plugins import lazy_door
 
 if TYPE_CHECKING:
-    from lorebind.knowledge_base import KnowledgeBase
-    from lorebind.objects import existing
-    from lorebind.project import Project
-    from lorebind_bindings import (
-        GenerateSettings,
-        JsonLinesSink,
-        MemorySink,
-        RetrievalSettings,
-        RetrieverSettings,
-        RunEvent,
-        RunResult,
-        RunStream,
-        Sink,
-        StdoutSink,
-        TaskContext,
-        TaskResult,
-        ThreadInfo,
-        Update,
-        event_schema,
+    from lorebind.knowledge_base import KnowledgeBase as KnowledgeBase
+    from lorebind.objects import existing as existing
+    from lorebind.project import Project as Project
+    from lorebind_bindings import GenerateSettings as GenerateSettings
+    from lorebind_bindings import JsonLinesSink as JsonLinesSink
+    from lorebind_bindings import MemorySink as MemorySink
+    from lorebind_bindings import RetrievalSettings as RetrievalSettings
+    from lorebind_bindings import RetrieverSettings as RetrieverSettings
+    from lorebind_bindings import RunEvent as RunEvent
+    from lorebind_bindings import RunResult as RunResult
+    from lorebind_bindings import RunStream as RunStream
+    from lorebind_bindings import Sink as Sink
+    from lorebind_bindings import StdoutSink as StdoutSink
+    from lorebind_bindings import TaskContext as TaskContext
+    from lorebind_bindings import TaskResult as TaskResult
+    from lorebind_bindings import ThreadInfo as ThreadInfo
+    from lorebind_bindings import Update as Update
+    from lorebind_bindings import event_schema as event_schema
+    from lorebind_config.errors import ConfigurationError as ConfigurationError
+    from lorebind_config.errors import EmbedderError as EmbedderError
+    from lorebind_config.errors import IndexMismatchError as IndexMismatchError
+    from lorebind_config.errors import IngestRefusedError as IngestRefusedError
+    from lorebind_config.errors import IngestRunningError as IngestRunningError
+    from lorebind_config.errors import LorebindError as LorebindError
+    from lorebind_config.errors import MissingDependencyError as MissingDependencyError
+    from lorebind_config.errors import ModelError as ModelError
+    from lorebind_config.errors import NotFoundError as NotFoundError
+    from lorebind_config.errors import NotIngestedError as NotIngestedError
+    from lorebind_config.errors import PluginError as PluginError
+    from lorebind_config.errors import Problem as Problem
+    from lorebind_config.errors import RateLimitError as RateLimitError
+    from lorebind_config.errors import RerankerError as RerankerError
+    from lorebind_config.errors import SourceError as SourceError
+    from lorebind_config.errors import StoreError as StoreError
+    from lorebind_config.errors import TaskError as TaskError
+    from lorebind_config.errors import ThreadRefusedError as ThreadRefusedError
+    from lorebind_config.errors import UsageError as UsageError
+    from lorebind_config.namespace import tenant as tenant
+    from lorebind_knowledge.events import Event as Event
+    from lorebind_knowledge.events import Extension as Extension
+else:
+    # Python imports this module before the command line, which must be installed early to
+    # report an interrupt by Ctrl-C.
+    __all__, __getattr__ = lazy_door(
+        __name__,
+        {
+            ".knowledge_base": "KnowledgeBase",
+            ".objects": "existing",
+            ".project": "Project",
+            "lorebind_bindings": (
+                "GenerateSettings JsonLinesSink MemorySink RetrievalSettings RetrieverSettings "
+                "RunEvent RunResult RunStream Sink StdoutSink TaskContext TaskResult ThreadInfo "
+                "Update event_schema"
+            ),
+            "lorebind_config.errors": (
+                "ConfigurationError EmbedderError IndexMismatchError IngestRefusedError "
+                "IngestRunningError LorebindError MissingDependencyError ModelError "
+                "NotFoundError NotIngestedError PluginError Problem RateLimitError "
+                "RerankerError SourceError StoreError TaskError ThreadRefusedError UsageError"
+            ),
+            "lorebind_config.namespace": "tenant",
+            "lorebind_knowledge.events": "Event Extension",
+        },
     )
-    from lorebind_config.errors import (
-        ConfigurationError,
-        EmbedderError,
-        IndexMismatchError,
-        IngestRefusedError,
-        IngestRunningError,
-        LorebindError,
-        MissingDependencyError,
-        ModelError,
-        NotFoundError,
-        NotIngestedError,
-        PluginError,
-        Problem,
-        RateLimitError,
-        RerankerError,
-        SourceError,
-        StoreError,
-        TaskError,
-        ThreadRefusedError,
-        UsageError,
-    )
-    from lorebind_config.namespace import tenant
-    from lorebind_knowledge.events import Event, Extension
-
-__all__ = [
-    "ConfigurationError",
-    "EmbedderError",
-    "Event",
-    "Extension",
-    "GenerateSettings",
-    "IndexMismatchError",
-    "IngestRefusedError",
-    "IngestRunningError",
-    "JsonLinesSink",
-    "KnowledgeBase",
-    "LorebindError",
-    "MemorySink",
-    "MissingDependencyError",
-    "ModelError",
-    "NotFoundError",
-    "NotIngestedError",
-    "PluginError",
-    "Problem",
-    "Project",
-    "RateLimitError",
-    "RerankerError",
-    "RetrievalSettings",
-    "RetrieverSettings",
-    "RunEvent",
-    "RunResult",
-    "RunStream",
-    "Sink",
-    "SourceError",
-    "StdoutSink",
-    "StoreError",
-    "TaskContext",
-    "TaskError",
-    "TaskResult",
-    "ThreadInfo",
-    "ThreadRefusedError",
-    "Update",
-    "UsageError",
-    "event_schema",
-    "existing",
-    "tenant",
-]
-
-_HOMES = {
-    "Event": "lorebind_knowledge.events",
-    "Extension": "lorebind_knowledge.events",
-    "KnowledgeBase": "lorebind.knowledge_base",
-    "Project": "lorebind.project",
-    "existing": "lorebind.objects",
-    "tenant": "lorebind_config.namespace",
-}
-"""The modules of names that are neither of `lorebind_bindings` nor errors."""
-
-
-def __getattr__(name: str) -> Any:
-    # Names are imported on first use: Python imports this module before the command line, which
-    # must be installed early to report an interrupt by Ctrl-C.
-    from importlib import import_module
-
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    others = "lorebind_bindings" if name in lorebind_bindings.__all__ else "lorebind_config.errors"
-    return getattr(import_module(_HOMES.get(name, others)), name)

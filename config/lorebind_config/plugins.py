@@ -6,7 +6,7 @@ import functools
 import importlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal, TypeAlias
@@ -29,23 +29,25 @@ def import_extra(module: str, *, extra: str, purpose: str) -> Any:
         ) from error
 
 
-def lazy_door(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """Return a package's `__getattr__` that imports the module of a public name at first use.
+def lazy_door(package: str, modules: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
+    """Return a package's `__all__`, and the `__getattr__` that imports a public name at first use.
 
     This keeps the packages cheap to import: LangChain and LangGraph take half a second each.
+    Type checkers read the same names as `from module import name as name` under `TYPE_CHECKING`.
 
     Args:
         package: the package's `__name__`.
-        modules: for each module below the package, the public names it defines.
+        modules: the public names of each module, separated by spaces; a module that begins with
+            a dot is below the package.
     """
-    homes = {name: module for module, names in modules.items() for name in names}
+    homes = {name: module for module, names in modules.items() for name in names.split()}
 
     def __getattr__(name: str) -> Any:  # noqa: N807  # the name under which the package binds it
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        return getattr(importlib.import_module(homes[name], package), name)
 
-    return __getattr__
+    return sorted(homes), __getattr__
 
 
 Group: TypeAlias = Literal[

@@ -7,75 +7,52 @@ from typing import TYPE_CHECKING
 from lorebind_config.plugins import lazy_door, register_built_in
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.chunking.base import Chunker
-    from lorebind_knowledge.documents.listing import KnowledgeStats
-    from lorebind_knowledge.embedders.base import Embedder, Fingerprint
-    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
-    from lorebind_knowledge.events import Event, Events, Extension
-    from lorebind_knowledge.handle import KnowledgeHandle
-    from lorebind_knowledge.index.index import Index
-    from lorebind_knowledge.ingest.corpus import Corpus
-    from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, SourceReport
-    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
-    from lorebind_knowledge.records import (
-        DocumentMatch,
-        Partition,
-        QueryResult,
-        Record,
-        Span,
-        SparseVector,
+    from lorebind_knowledge.chunking.base import Chunker as Chunker
+    from lorebind_knowledge.documents.listing import KnowledgeStats as KnowledgeStats
+    from lorebind_knowledge.embedders.base import Embedder as Embedder
+    from lorebind_knowledge.embedders.base import Fingerprint as Fingerprint
+    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder as SparseEmbedder
+    from lorebind_knowledge.events import Event as Event
+    from lorebind_knowledge.events import Events as Events
+    from lorebind_knowledge.events import Extension as Extension
+    from lorebind_knowledge.handle import KnowledgeHandle as KnowledgeHandle
+    from lorebind_knowledge.index.index import Index as Index
+    from lorebind_knowledge.ingest.corpus import Corpus as Corpus
+    from lorebind_knowledge.ingest.report import Failure as Failure
+    from lorebind_knowledge.ingest.report import IngestPlan as IngestPlan
+    from lorebind_knowledge.ingest.report import IngestReport as IngestReport
+    from lorebind_knowledge.ingest.report import SourceReport as SourceReport
+    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase as IndexedKnowledgeBase
+    from lorebind_knowledge.records import DocumentMatch as DocumentMatch
+    from lorebind_knowledge.records import Partition as Partition
+    from lorebind_knowledge.records import QueryResult as QueryResult
+    from lorebind_knowledge.records import Record as Record
+    from lorebind_knowledge.records import Span as Span
+    from lorebind_knowledge.records import SparseVector as SparseVector
+    from lorebind_knowledge.service import KnowledgeService as KnowledgeService
+    from lorebind_knowledge.sources.base import Source as Source
+    from lorebind_knowledge.sources.base import SourceItem as SourceItem
+    from lorebind_knowledge.stores.base import VectorStore as VectorStore
+else:
+    __all__, __getattr__ = lazy_door(
+        __name__,
+        {
+            ".chunking.base": "Chunker",
+            ".documents.listing": "KnowledgeStats",
+            ".embedders.base": "Embedder Fingerprint",
+            ".embedders.sparse.base": "SparseEmbedder",
+            ".events": "Event Events Extension",
+            ".handle": "KnowledgeHandle",
+            ".index.index": "Index",
+            ".ingest.corpus": "Corpus",
+            ".ingest.report": "Failure IngestPlan IngestReport SourceReport",
+            ".knowledge_base": "IndexedKnowledgeBase",
+            ".records": "DocumentMatch Partition QueryResult Record Span SparseVector",
+            ".service": "KnowledgeService",
+            ".sources.base": "Source SourceItem",
+            ".stores.base": "VectorStore",
+        },
     )
-    from lorebind_knowledge.service import KnowledgeService
-    from lorebind_knowledge.sources.base import Source, SourceItem
-    from lorebind_knowledge.stores.base import VectorStore
-
-__all__ = [
-    "Chunker",
-    "Corpus",
-    "DocumentMatch",
-    "Embedder",
-    "Event",
-    "Events",
-    "Extension",
-    "Failure",
-    "Fingerprint",
-    "Index",
-    "IndexedKnowledgeBase",
-    "IngestPlan",
-    "IngestReport",
-    "KnowledgeHandle",
-    "KnowledgeService",
-    "KnowledgeStats",
-    "Partition",
-    "QueryResult",
-    "Record",
-    "Source",
-    "SourceItem",
-    "SourceReport",
-    "Span",
-    "SparseEmbedder",
-    "SparseVector",
-    "VectorStore",
-]
-
-_MODULES = {
-    "chunking.base": ("Chunker",),
-    "documents.listing": ("KnowledgeStats",),
-    "embedders.base": ("Embedder", "Fingerprint"),
-    "embedders.sparse.base": ("SparseEmbedder",),
-    "events": ("Event", "Events", "Extension"),
-    "ingest.corpus": ("Corpus",),
-    "ingest.report": ("Failure", "IngestPlan", "IngestReport", "SourceReport"),
-    "handle": ("KnowledgeHandle",),
-    "knowledge_base": ("IndexedKnowledgeBase",),
-    "records": ("DocumentMatch", "Partition", "QueryResult", "Record", "Span", "SparseVector"),
-    "service": ("KnowledgeService",),
-    "sources.base": ("Source", "SourceItem"),
-    "index.index": ("Index",),
-    "stores.base": ("VectorStore",),
-}
-
-__getattr__ = lazy_door(__name__, _MODULES)
 
 _STRATEGIES = (
     *("recursive_text_splitter", "token", "fixed", "markdown", "html", "json", "code", "semantic"),

@@ -1,9 +1,11 @@
-"""Find the public names of the packages that have no docstring."""
+"""The public names of the packages: a griffe extension, and those that have no docstring."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import griffe
 
@@ -17,9 +19,22 @@ FOLDERS = {
 }
 
 
+class RedundantAliases(griffe.Extension):
+    """Treat `from module import name as name` as public, as type checkers do."""
+
+    def on_alias_instance(self, *, node: Any, alias: griffe.Alias, **_: Any) -> None:
+        """Mark an import that repeats its name."""
+        names = node.names if isinstance(node, ast.ImportFrom) else ()
+        if any(alias.name == name.name == name.asname for name in names):
+            alias.public = True
+
+
 def undocumented() -> list[str]:
     """Return the paths of exported names, and of their methods, that have no docstring."""
-    loader = griffe.GriffeLoader(search_paths=[ROOT / folder for folder in FOLDERS])
+    loader = griffe.GriffeLoader(
+        extensions=griffe.Extensions(RedundantAliases()),
+        search_paths=[ROOT / folder for folder in FOLDERS],
+    )
     packages = [loader.load(package) for package in FOLDERS.values()]
     loader.resolve_aliases()
     missing = {path for package in packages for path in _undocumented(package)}
@@ -27,9 +42,10 @@ def undocumented() -> list[str]:
 
 
 def _undocumented(package: griffe.Object | griffe.Alias) -> Iterator[str]:
-    for name in package.exports or ():
-        exported = package[str(name)]
-        target = exported.final_target if exported.is_alias else exported
+    for exported in package.members.values():
+        if not (isinstance(exported, griffe.Alias) and exported.is_public):
+            continue
+        target = exported.final_target
         if not target.has_docstring:
             yield target.path
         if target.is_class:

@@ -16,6 +16,7 @@ from scripts.docs.public_names import undocumented
 from scripts.docs.renew import PAGES
 from scripts.docs.yaml_reference import anchor
 
+import lorebind
 from lorebind.server.problems import STATUS
 from lorebind_config import errors
 
@@ -116,8 +117,9 @@ def test_the_site_requests_no_other_host(site: Path) -> None:
 
 
 def test_the_reference_begins_with_the_ways_to_create_a_project(site: Path) -> None:
-    """`load` and `build` come first, and the example of the package is a block of code."""
+    """It has all names; `load` and `build` come first, and the package's example is a block."""
     page = (site / "reference/python/lorebind.html").read_text(encoding="utf-8")
+    assert [name for name in lorebind.__all__ if f'id="lorebind.{name}"' not in page] == []
     methods = re.findall(r'<h3 id="lorebind\.Project\.(\w+)', page)
     assert methods.index("load") < methods.index("arun")
     assert methods.index("build") < methods.index("arun")
