@@ -19,3 +19,14 @@ class TestOverHttp(Reopened):
     def reopen(self) -> Iterator[Callable[[], QdrantStore]]:
         with serve() as loopback:
             yield lambda: QdrantStore("docs", QdrantConnection(url=loopback.url))
+
+
+@pytest.mark.enable_socket
+class TestApproximateOverHttp(Reopened):
+    """Every space is large."""
+
+    @pytest.fixture
+    def reopen(self) -> Iterator[Callable[[], QdrantStore]]:
+        with serve() as loopback:
+            url = loopback.url
+            yield lambda: QdrantStore("docs", QdrantConnection(url=url), approximate_from=0)

@@ -72,8 +72,8 @@ def lossy():
         def store(self, inner):
             return type("Plain", (), {
                 name: getattr(inner, name)
-                for name in ("is_exact", "filters", "returns_vectors", "add", "nearest", "get",
-                             "delete", "count", "drop", "close")
+                for name in ("is_exact", "filters", "returns_vectors", "counts_fast", "add",
+                             "nearest", "get", "delete", "count", "drop", "close")
             })()
     return Lossy()
 
@@ -189,15 +189,12 @@ class Own(StoreWrapper):
 def test_a_wrapped_store_can_do_what_its_inner_can(kind: type[MemoryStore]) -> None:
     """A wrapper has exactly the abilities of its store, also nested and with custom classes."""
     inner = kind()
-    inner.filters, inner.returns_vectors = True, False
+    inner.filters, inner.returns_vectors, inner.counts_fast = True, False, False
     for store in (StoreWrapper(inner), Own(StoreWrapper(inner))):
         assert isinstance(store, VectorStore)
         assert isinstance(store, ApproximateStore) is (kind is Approximate)
-        assert (store.is_exact, store.filters, store.returns_vectors) == (
-            inner.is_exact,
-            True,
-            False,
-        )
+        assert (store.is_exact, store.filters) == (inner.is_exact, True)
+        assert (store.returns_vectors, store.counts_fast) == (False, False)
         assert str(store) == "memory store"
 
 

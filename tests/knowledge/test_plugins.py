@@ -277,7 +277,7 @@ def _with_store(site: Path, odd: str) -> KnowledgeService:
         ("class Odd: pass", "made a Odd without add, nearest, get, delete, count, drop, close, is"),
         (
             "class Odd:\n    add = nearest = get = delete = count = drop = close = None",
-            "made a Odd without is_exact, filters, returns_vectors",
+            "made a Odd without is_exact, filters, returns_vectors, counts_fast",
         ),
     ],
 )

@@ -18,11 +18,14 @@ from qdrant_client.local.payload_filters import check_filter
 from lorebind_config.errors import StoreError
 from lorebind_config.filters import compile_filter
 from lorebind_config.namespace import IndexKey, Namespace
+from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.records import Partition
-from lorebind_knowledge.stores.base import SearchHits, StoredVector
+from lorebind_knowledge.stores.base import LostVectorsError, SearchHits, StoredVector
+from lorebind_knowledge.stores.qdrant import store as store_module
 from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
 from lorebind_knowledge.stores.qdrant.filters import facts, narrow
 from lorebind_knowledge.stores.qdrant.store import QdrantStore, requests
+from lorebind_knowledge.testing.index_driver import Driver, record
 from tests.conformance.qdrant_loopback import Loopback, serve
 from tests.density import examples
 
@@ -368,7 +371,8 @@ def test_the_api_key(loopback: Loopback) -> None:
 
 def test_reads_ask_for_consistency(loopback: Loopback) -> None:
     """Every read that supports them sends the consistency and the exact search."""
-    store = QdrantStore("docs", QdrantConnection(url=loopback.url), consistency="majority")
+    connection = QdrantConnection(url=loopback.url)
+    store = QdrantStore("docs", connection, consistency="majority", exact=True)
     store.add(SPACE, [stored(1)])
     loopback.seen.clear()
     assert numbers(store) == list(store.get(SPACE, [1])) == [1]
@@ -379,13 +383,50 @@ def test_reads_ask_for_consistency(loopback: Loopback) -> None:
 
 
 def test_the_approximate_index(loopback: Loopback) -> None:
-    """With `exact: false`, the server's own index is used, and the store is not exact."""
-    store = QdrantStore("docs", QdrantConnection(url=loopback.url), exact=False)
-    store.add(SPACE, [stored(1)])
-    assert numbers(store) == [1]
-    assert [query["params"]["exact"] for query in queries(loopback)] == [False]
+    """Large spaces use the server's own index; their size is an estimate of the server's."""
+    store = QdrantStore("docs", QdrantConnection(url=loopback.url), approximate_from=3)
+    other = Partition(OWNER, index_uid=SPACE.index_uid + 1, dimension=4)
+    store.add(SPACE, [stored(1), stored(2)])
+    store.add(other, [stored(1), stored(2), stored(3)])
+    for space, is_small in ((SPACE, True), (other, False)):
+        loopback.bodies.clear()
+        for _ in range(2):
+            hits = store.nearest(space, np.array(EAST, np.float32), 5, {}, None)
+            assert (len(hits.numbers), hits.is_exact) == (2 if is_small else 3, is_small)
+        assert [query["params"]["exact"] for query in queries(loopback)] == [is_small, is_small]
+        assert [body["exact"] for body in loopback.bodies if "exact" in body] == [False]
     assert (store.is_exact, QdrantStore("docs").is_exact) == (False, True)
     store.close()
+
+
+def test_a_space_that_grows(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size of a space is looked up again from time to time, and after it was dropped."""
+    store = QdrantStore("docs", QdrantConnection(url=loopback.url), approximate_from=2)
+    store.add(SPACE, [stored(1)])
+    assert nearest(store).is_exact
+    store.add(SPACE, [stored(2)])
+    assert nearest(store).is_exact
+    monkeypatch.setattr(store_module, "_SECONDS_BETWEEN_LOOKS", 0)
+    store.drop(SPACE)
+    store.add(SPACE, [stored(1), stored(2)])
+    assert not nearest(store).is_exact
+    store.delete(SPACE, [1])
+    assert nearest(store).is_exact
+    store.close()
+
+
+def test_searches_count_nothing_exactly(loopback: Loopback) -> None:
+    """A filtered search that finds nothing notices lost vectors without counting all of them."""
+    to = Driver(QdrantStore("docs", QdrantConnection(url=loopback.url)), Catalog())
+    entry = to.open()
+    to.add(*(record(f"{at}", n=at) for at in range(30)))
+    loopback.bodies.clear()
+    assert to.search(where={"n": 99}) == []
+    to.store.drop(entry.space)
+    with pytest.raises(LostVectorsError):
+        to.search(where={"n": 3})
+    assert [body["exact"] for body in loopback.bodies if "exact" in body] == [False, False]
+    to.close()
 
 
 # qdrant-client leaves the lock file open when it finds the folder locked.

@@ -143,7 +143,8 @@ class View(Chunks):
             if len(hits.ids) == only.total:
                 return best
             if len(candidates.numbers) < ask or self._are_all(candidates):
-                self._check_complete(len(hits.ids), only)
+                is_exact = self._store.is_exact or candidates.is_exact
+                self._check_complete(len(hits.ids), only, is_exact=is_exact)
                 return best
             if len(best.ids) == k and max(last, 0) < best.scores[-1] - MARGIN:
                 return best
@@ -253,7 +254,7 @@ class View(Chunks):
         if returned < self.state.entered:
             return False
         # It may have vectors unknown to the catalog, which an interrupted writer has left.
-        there = finish(self._store.count(self._space))
+        there = self._count()
         return there is not None and returned >= there
 
     def _judged(
@@ -365,19 +366,23 @@ class View(Chunks):
         if not np.isfinite(vector).all():
             raise StoreError(f"{self._space}: searched with a vector that holds NaN or infinity")
 
-    def _check_complete(self, passing: int, only: _Filter) -> None:
+    def _check_complete(self, passing: int, only: _Filter, *, is_exact: bool) -> None:
         """Raise if the store has fewer vectors than expected."""
         expected = self.state.live if only.total is None else only.total
         if passing >= expected or (only.total is None and passing):
             return
-        if only.total is None or not self._store.is_exact:
-            there = finish(self._store.count(self._space))
+        if only.total is None or not is_exact:
+            there = self._count()
             if there is not None and there >= self.state.entered:
                 return
             # The missing vectors may be those that a writer is adding or deleting.
             if (there is None or there >= self.state.live) and not self._lacks_some():
                 return
         raise self._lost(expected - passing)
+
+    def _count(self) -> int | None:
+        """Return the number of vectors in the store, or None if counting takes long."""
+        return finish(self._store.count(self._space)) if self._store.counts_fast else None
 
     def _lacks_some(self) -> bool:
         """Return whether one of a few vectors is missing, for when a count does not tell."""

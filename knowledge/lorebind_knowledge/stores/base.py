@@ -40,6 +40,8 @@ class SearchHits(NamedTuple):
     vectors: Matrix | None = None
     """Their vectors as they were added, shape (numbers, dimension); None if a call of `get` is as
     fast as returning them here."""
+    is_exact: bool = False
+    """Whether these are the nearest vectors, although the store's `is_exact` is false."""
 
 
 class LostVectorsError(StoreError):
@@ -62,6 +64,9 @@ class VectorStore(Protocol):
     """Whether `nearest` uses `where`. If not, `add` gets no metadata."""
     returns_vectors: bool = True
     """Whether `get` returns vectors. If not, the catalog stores a copy of each vector."""
+    counts_fast: bool = True
+    """Whether `count` is as fast as a search. If not, searches never call it: to detect missing
+    vectors, they look up a few."""
 
     def add(self, space: Partition, vectors: Sequence[StoredVector]) -> Awaitable[None] | None:
         """Write vectors, so that `nearest` finds them as soon as this method returns.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _METHODS = ("add", "nearest", "get", "delete", "count", "drop", "close")
-_FLAGS = ("is_exact", "filters", "returns_vectors")
+_FLAGS = ("is_exact", "filters", "returns_vectors", "counts_fast")
 """Attributes that classes derived from `VectorStore` inherit."""
 _LONGEST_NAME = 63
 

@@ -46,6 +46,7 @@ class StoreWrapper(VectorStore):
         self.is_exact = inner.is_exact
         self.filters = inner.filters
         self.returns_vectors = inner.returns_vectors
+        self.counts_fast = inner.counts_fast
         if isinstance(inner, ApproximateStore) and not isinstance(self, ApproximateStore):
 
             async def finish_load(space: Partition) -> None:

@@ -67,9 +67,8 @@ class VectorStoreConformance(SearchingConformance):
     async def test_is_a_vector_store(self, store: VectorStore) -> None:
         """The store has every member of the protocol, and a text for messages."""
         assert isinstance(store, VectorStore)
-        assert {type(flag) for flag in (store.is_exact, store.filters, store.returns_vectors)} == {
-            bool
-        }
+        flags = store.is_exact, store.filters, store.returns_vectors, store.counts_fast
+        assert {type(flag) for flag in flags} == {bool}
         assert str(store)
 
     async def test_a_space_that_nothing_was_added_to(self, to: Driver) -> None:

@@ -122,6 +122,7 @@ class PgvectorStore(VectorStore):
         # of length 0 it is 0, while pgvector's cosine is NaN.
         best = "order by embedding <#> %(query)s::vector limit %(k)s"
         hits: list[tuple[int, bytes]] = []
+        is_exact = False
         if self._is_there():
             with self._using(self._db.reading()) as db:
                 # A binary cursor returns vectors as bytes, and only those of the final rows.
@@ -136,8 +137,9 @@ class PgvectorStore(VectorStore):
                 if len(hits) < k:
                     # An index may stop early, or miss vectors of length 0.
                     hits = cursor.execute(f"{rows} {best}", values).fetchall()
+                    is_exact = True
         vectors = vectors_of([data for _, data in hits], space.dimension)
-        return SearchHits([number for number, _ in hits], vectors)
+        return SearchHits([number for number, _ in hits], vectors, is_exact=is_exact)
 
     def get(self, space: Partition, numbers: Collection[int]) -> dict[int, Vector]:
         stored: dict[int, Vector] = {}

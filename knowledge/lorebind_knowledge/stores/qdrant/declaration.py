@@ -73,9 +73,10 @@ class QdrantConfig(Settings):
         "cosine", description="The distance that its collections use. Scores are always cosines."
     )
     exact: bool = Field(
-        True,
-        description="Compare the query with every vector. If this is false, a search uses Qdrant's "
-        "approximate index (HNSW).",
+        False,
+        description="Compare the query with every vector, however many there are. By default, "
+        "searches of a knowledge base with at least 10,000 passages use Qdrant's approximate "
+        "index (HNSW).",
     )
     consistency: Literal["majority", "quorum", "all"] | None = Field(
         None, description="The replicas that must agree on a read. By default one is enough."

@@ -7,6 +7,7 @@ one server. If it has replicas, a search is guaranteed to find newly added vecto
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +32,8 @@ R = TypeVar("R")
 _DISTANCES = {"cosine": "COSINE", "l2": "EUCLID", "ip": "DOT"}
 _VECTORS_AT_ONCE = 1000
 """Larger results omit the vectors, because few of them pass a filter."""
+_SECONDS_BETWEEN_LOOKS = 60.0
+"""How long a space counts as small or large before its size is looked up again."""
 _READ_AT_ONCE = 256
 _DELETED_AT_ONCE = 10_000
 _SPACE = "space"
@@ -44,12 +47,13 @@ _FACT_BYTES = 28
 
 
 class QdrantStore(VectorStore):
-    """Stores vectors in Qdrant; by default, compares a query with every vector.
+    """Stores vectors in Qdrant. Local mode compares a query with every vector.
 
     A missing collection counts as empty. Every write returns when it has been applied.
     """
 
     filters = True
+    counts_fast = False
 
     def __init__(
         self,
@@ -58,7 +62,8 @@ class QdrantStore(VectorStore):
         *,
         consistency: str | None = None,
         metric: str = "cosine",
-        exact: bool = True,
+        exact: bool = False,
+        approximate_from: int = 10_000,
     ) -> None:
         """
         Args:
@@ -68,11 +73,17 @@ class QdrantStore(VectorStore):
                 None means one.
             metric: the metric of new collections, `cosine`, `l2` or `ip`. Vectors have length 1,
                 so all three give the same order.
-            exact: whether to compare with every vector. If not, the approximate index, HNSW, is
-                used, which may miss some of the nearest.
+            exact: whether a server compares with every vector, however many there are. If not, it
+                uses its approximate index, HNSW, for large spaces, and may miss some of the
+                nearest.
+            approximate_from: number of vectors from which a space is large.
         """
         self._connection = connection or QdrantConnection()
-        self._collection, self._metric, self.is_exact = collection, metric, exact
+        self._collection, self._metric = collection, metric
+        self.is_exact = exact or self._connection.is_local
+        self._approximate_from = approximate_from
+        self._large: dict[int, tuple[float, bool]] = {}
+        """Whether spaces are large, each with the time at which to look again."""
         self.persistent = self._connection.persistent
         self._reads: dict[str, Any] = {} if consistency is None else {"consistency": consistency}
         self._made: set[int] = set()
@@ -91,12 +102,13 @@ class QdrantStore(VectorStore):
     ) -> SearchHits:
         narrowed = narrow(where)
         conditions = [] if narrowed is None else [narrowed]
+        exact = self.is_exact or not self._is_large(space)
         if self._metric == "l2":
-            points = self._nearest_by_distance(space, vector, k, conditions)
+            points = self._nearest_by_distance(space, vector, k, conditions, exact=exact)
         else:
-            points = self._query(space, vector, k, conditions)
+            points = self._query(space, vector, k, conditions, exact=exact)
         vectors = _vectors_of(space, points) if k <= _VECTORS_AT_ONCE else None
-        return SearchHits([_number_of(point) for point in points], vectors)
+        return SearchHits([_number_of(point) for point in points], vectors, is_exact=exact)
 
     def get(self, space: Partition, numbers: Collection[int]) -> dict[int, Vector | None]:
         stored: dict[int, Vector | None] = {}
@@ -110,15 +122,11 @@ class QdrantStore(VectorStore):
             self._delete(space, some)
 
     def count(self, space: Partition) -> int:
-        inside = _inside(space)
-        return self._ask(
-            space,
-            lambda client, name: client.count(name, count_filter=inside, exact=True).count,
-            nothing=0,
-        )
+        return self._count(space, exact=True)
 
     def drop(self, space: Partition) -> None:
         self._delete(space, _inside(space))
+        self._large.pop(space.index_uid, None)
 
     def close(self) -> None:
         self._connection.close()
@@ -136,8 +144,25 @@ class QdrantStore(VectorStore):
             self._made.add(space.dimension)
             self._connection.ask(lambda client: upsert(client, self._name(space)))
 
+    def _is_large(self, space: Partition) -> bool:
+        """Return whether a space is searched with the approximate index."""
+        look_again, large = self._large.get(space.index_uid, (0.0, False))
+        if (now := time.monotonic()) >= look_again:
+            large = self._count(space, exact=False) >= self._approximate_from
+            self._large[space.index_uid] = now + _SECONDS_BETWEEN_LOOKS, large
+        return large
+
+    def _count(self, space: Partition, *, exact: bool) -> int:
+        """Return the number of vectors, or the server's fast estimate of it."""
+        inside = _inside(space)
+        return self._ask(
+            space,
+            lambda client, name: client.count(name, count_filter=inside, exact=exact).count,
+            nothing=0,
+        )
+
     def _nearest_by_distance(
-        self, space: Partition, vector: Vector, k: int, conditions: list[Any]
+        self, space: Partition, vector: Vector, k: int, conditions: list[Any], *, exact: bool
     ) -> list[Any]:
         """Return the nearest by cosine from a collection that measures distance.
 
@@ -145,17 +170,19 @@ class QdrantStore(VectorStore):
         before the first vector at more than 90 degrees.
         """
         directed = [*conditions, has_fact([_ZERO], negated=True)]
-        points = self._query(space, vector, k, directed)
+        points = self._query(space, vector, k, directed, exact=exact)
         acute = sum(point.score**2 <= 2 for point in points)
         if acute == k:
             return points
-        zeros = self._query(space, vector, k, [*conditions, has_fact([_ZERO])])
+        zeros = self._query(space, vector, k, [*conditions, has_fact([_ZERO])], exact=exact)
         return [*points[:acute], *zeros, *points[acute:]][:k]
 
-    def _query(self, space: Partition, vector: Vector, k: int, conditions: list[Any]) -> list[Any]:
+    def _query(
+        self, space: Partition, vector: Vector, k: int, conditions: list[Any], *, exact: bool
+    ) -> list[Any]:
         # Local mode is always exact, and warns about search parameters.
         remote = not self._connection.is_local
-        search = qdrant("qdrant_client.models").SearchParams(exact=self.is_exact)
+        search = qdrant("qdrant_client.models").SearchParams(exact=exact)
         return self._ask(
             space,
             lambda client, name: (
