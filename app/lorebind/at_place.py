@@ -39,7 +39,8 @@ class AtPlace:
     """The knowledge of a project at a place, for LangChain; `project.at(…)` returns it.
 
     Each method searches the knowledge bases that the place names, or else the bindings in effect
-    for its workflow, task and agent; without any of these, the project's bindings.
+    for its workflow, task and agent; without any of these, the project's bindings, or all its
+    knowledge bases if it binds none.
 
     Tokens are counted for the model that answers there. `model` overrides that model: pass a
     declared id, a provider's model such as `openai:gpt-4o-mini`, or any LangChain chat model.

@@ -11,12 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 from weakref import WeakKeyDictionary
 
-import lorebind_bindings
 from lorebind.declaration_methods import DeclarationMethods
 from lorebind.objects import with_objects
 from lorebind.short_forms import ShortForms
 from lorebind.workflow_methods import WorkflowMethods, WorkflowRuntime
-from lorebind_bindings import BindingScope, ModelPool, bind, override, override_settings
+from lorebind_bindings import ModelPool, override_settings
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import checked_tenant
@@ -185,7 +184,8 @@ class Project(DeclarationMethods, ShortForms, WorkflowMethods):
     ) -> Answer:
         """Answer a question with the project's default model.
 
-        It searches the project-level bindings, or all knowledge bases if there are none.
+        It searches the project's bindings, or all knowledge bases if there are none; short for
+        `at().agenerate(…)`.
 
         Args:
             question: any text that is not blank.
@@ -196,16 +196,7 @@ class Project(DeclarationMethods, ShortForms, WorkflowMethods):
             UsageError: the project declares no knowledge base, or the question is blank.
             LorebindError: retrieval or the model failed.
         """
-        bindings = BindingScope(self.config).resolve() or [
-            bind(self.config, kb.id) for kb in self.config.project.knowledge_bases
-        ]
-        if not bindings:
-            raise UsageError("the project declares no knowledge base to search")
-        bindings = [override(binding, top_k=top_k) for binding in bindings]
-        request = lorebind_bindings.Request(question, history=history)
-        return await lorebind_bindings.answer(
-            self.knowledge, self._models.condensing(bindings), *self._models.get(), request
-        )
+        return await self.agenerate(question, top_k=top_k, history=history)
 
     async def adoctor(self, *, deep: bool = False) -> list[Finding]:
         """Try each part of the project: embedders, databases, indexes and models.

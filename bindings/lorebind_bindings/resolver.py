@@ -115,7 +115,8 @@ class ResolvedBinding:
 class BindingScope:
     """Where a question is asked, which determines what is searched.
 
-    These are knowledge bases by name, or a workflow, one of its tasks, an agent, or the project.
+    These are knowledge bases by name, or a workflow, one of its tasks, an agent, or the project. A
+    project that binds nothing is searched as a whole.
     """
 
     loaded: LoadedProject
@@ -152,14 +153,14 @@ class BindingScope:
             NotFoundError: there is no such knowledge base, workflow, task or agent.
             UsageError: a task is named without its workflow, or a setting is invalid.
         """
-        if self.kb_ids:
-            bindings = [bind(self.loaded, kb_id, self.workflow) for kb_id in self.kb_ids]
-        else:
-            bindings = [
-                _resolved(self.loaded, kb_id, layer, self.workflow)
-                for kb_id, layer in self._entries().items()
-            ]
-        return [override(binding, **settings) for binding in bindings]
+        entries: Entries = {kb_id: {} for kb_id in self.kb_ids} or self._entries()
+        anywhere = self.workflow is None and self.task is None and self.agent is None
+        if not entries and anywhere and self.unbound_by() is None:
+            entries = {kb.id: {} for kb in self.loaded.project.knowledge_bases}
+        return [
+            override(_resolved(self.loaded, kb_id, layer, self.workflow), **settings)
+            for kb_id, layer in entries.items()
+        ]
 
     def resolve_tool(self, tool: KnowledgeTool) -> ResolvedBinding:
         """Return the binding that a tool of the agent here searches.
