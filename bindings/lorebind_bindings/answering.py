@@ -14,7 +14,7 @@ from lorebind_bindings.structured_output import StructuredOutput, texts_in
 from lorebind_bindings.tool_loop import ToolLoop
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import tenant as as_tenant
-from lorebind_knowledge.plumbing.bridge import call, call_client, run
+from lorebind_knowledge.plumbing.bridge import call, call_client, run, sync
 from lorebind_knowledge.plumbing.lanes import lane
 from lorebind_prompts import check
 
@@ -116,6 +116,11 @@ class ModelRequest:
     earlier: Sequence[Citation] = ()
     """Passages that earlier messages contain."""
 
+    @property
+    def offered(self) -> list[Citation]:
+        """All passages that the model can cite by now."""
+        return [*self.earlier, *self.injection.offered, *self.loop.offered]
+
     async def goes_on(self, response: AIMessage) -> bool:
         """Append the replies to a response, and return whether to ask the model again."""
         replies = await self.loop.replies(response)
@@ -179,9 +184,19 @@ class AnswerStream:
         self._tenant = service.tenant  # the stream may be read as another tenant
         self._begun = False
         self._whole: Any = None
+        self._prepared: ModelRequest | None = None
+        self._text = ""
         self._answer: Answer | None = None
-        self.results: list[BoundResult] = []
-        """The search result of each binding, available before the first part is yielded."""
+
+    @property
+    def results(self) -> list[BoundResult]:
+        """The search result of each binding, once `search` was called or reading has begun."""
+        return [] if self._prepared is None else self._prepared.injection.results
+
+    @property
+    def citations(self) -> list[Citation]:
+        """The passages that the text read so far cites, in the order of their first mention."""
+        return [] if self._prepared is None else check(self._text, self._prepared.offered).citations
 
     @property
     def answer(self) -> Answer:
@@ -194,10 +209,20 @@ class AnswerStream:
             raise UsageError("the answer is not complete; read the stream to its end first")
         return self._answer
 
+    async def asearch(self) -> list[BoundResult]:
+        """Search now, before the model is called, and return the results; then read the stream.
+
+        Raises:
+            LorebindError: retrieval failed, see `retrieve`.
+        """
+        await self._ready()
+        return self.results
+
+    search = sync(asearch)
+
     async def __aiter__(self) -> AsyncGenerator[str, None]:
         self._begin()
         prepared = await self._ready()
-        self.results = prepared.injection.results
         while True:
             self._whole = None
             with naming_failures(self._model):
@@ -216,7 +241,6 @@ class AnswerStream:
     def __iter__(self) -> Iterator[str]:
         self._begin()
         prepared = run(self._ready())
-        self.results = prepared.injection.results
         while True:
             self._whole = None
             with naming_failures(self._model):
@@ -235,8 +259,10 @@ class AnswerStream:
     # The tenant of a stream is set for each step: between two of them, the caller's own applies.
 
     async def _ready(self) -> ModelRequest:
-        with as_tenant(self._tenant):
-            return await self._prepare()
+        if self._prepared is None:
+            with as_tenant(self._tenant):
+                self._prepared = await self._prepare()
+        return self._prepared
 
     async def _anext(self, chunks: AsyncIterator[Any]) -> Any:
         with as_tenant(self._tenant):
@@ -257,7 +283,9 @@ class AnswerStream:
 
     def _heard(self, chunk: Any) -> str:
         self._whole = chunk if self._whole is None else self._whole + chunk
-        return str(chunk.text)
+        text = str(chunk.text)
+        self._text += text
+        return text
 
 
 async def _prepare(
@@ -323,7 +351,7 @@ def finished(prepared: ModelRequest, response: AIMessage) -> Answer:
     from lorebind_prompts import count_messages
 
     injection, counter, loop = prepared.injection, prepared.counter, prepared.loop
-    offered = [*prepared.earlier, *injection.offered, *loop.offered]
+    offered = prepared.offered
     output = loop.output.value if loop.output else str(response.text)
     checked = check("\n\n".join(texts_in(output)), offered)
     usage = {

@@ -216,6 +216,19 @@ async def test_an_asynchronous_stream_that_is_left_is_ended(tmp_path: Path, way:
         assert await asyncio.to_thread(model.ended.wait, 10)
 
 
+def test_a_stream_is_searched_before_it_is_read(tmp_path: Path) -> None:
+    """The passages are there before the model is called; a citation once its marker was read."""
+    with shop(tmp_path) as project:
+        stream = project.stream(QUESTION, model=Parts(says=["By command", " [1]."]))
+        assert stream.results == stream.citations == []
+        (result,) = stream.search()
+        assert result.result.matches
+        cited = [len(stream.citations) for _ in stream]
+    assert cited == [0, 1]
+    assert stream.citations == stream.answer.citations
+    assert stream.results == [result]
+
+
 @pytest.mark.parametrize("when", ["after it", "during it"])
 def test_a_stream_is_read_once(tmp_path: Path, when: str) -> None:
     """A second read is refused, and affects neither the first reader nor the answer."""

@@ -87,6 +87,41 @@ class Found(BaseModel):
     notices: list[str]
 
 
+class Citation(BaseModel):
+    """A passage that an answer cites."""
+
+    marker: str
+    """Its marker in the text, such as `[1]`."""
+    id: str
+    uri: str
+    title: str
+    score: float
+    label: str
+    """The source on one line, with lines, page or time."""
+    metadata: dict[str, Any]
+    content: str
+    """The passage as the model saw it."""
+    also: list[dict[str, Any]]
+    """Other documents with the same passage."""
+
+
+class Answered(BaseModel):
+    """The answer of a chat model, see `Answer`."""
+
+    text: str
+    verdict: str
+    citations: list[Citation]
+    unknown_markers: list[str]
+    """Markers in the text that belong to no passage."""
+    dropped: int
+    """Number of passages that were found but did not fit the token budget."""
+    results: dict[str, Found]
+    """The result of each search, by knowledge base."""
+    usage: dict[str, Any]
+    output: Any
+    """The value that matches the schema of the agent; without a schema, the text."""
+
+
 class Addition(BaseModel):
     """The result of adding one of several documents."""
 

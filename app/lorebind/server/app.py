@@ -13,6 +13,7 @@ from lorebind.server.middleware.callers import Callers, Rates
 from lorebind.server.middleware.guard import REQUEST_SECONDS, Hosts, RequestGuard
 from lorebind.server.problems import MEDIA_TYPE, STATUS
 from lorebind.server.routes import (
+    answers,
     documents,
     knowledge_bases,
     overview,
@@ -90,7 +91,7 @@ def make_app(
     app.state.server = server
     answer_failures(app)
     api = APIRouter(prefix=PREFIX)
-    for routes in (knowledge_bases, runs, documents, queries, resources, workflows):
+    for routes in (knowledge_bases, runs, documents, queries, answers, resources, workflows):
         api.include_router(routes.router)
     api.include_router(resources.bindings)
     app.include_router(api)
@@ -104,5 +105,6 @@ def make_app(
         rates=None if limit is None else Rates(limit),
         is_draining=lambda: server.is_draining,
         seconds=seconds,
+        longer={f"{PREFIX}{answers.PATH}": declared.answer_seconds},
         log_failure=server.log_failure,
     )

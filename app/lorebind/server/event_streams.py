@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
@@ -120,19 +120,49 @@ def patient_events(
         show: as for `deferred_answer`.
     """
 
-    async def events() -> AsyncGenerator[bytes, None]:
-        with _problems(server, "a request failed", stopped) as problems:
-            task = asyncio.create_task(work)
-            try:
-                async for comment in _while_waiting_for(task):
-                    yield comment
-                yield _sse("result", show(task.result()) or {})
-            finally:
-                await _end(task)
-        for problem in problems:
-            yield _sse("error", problem.document(request.url.path))
+    async def result() -> AsyncGenerator[bytes, None]:
+        yield encode("result", show(await work) or {})
 
-    return EventStream(server, events())
+    return events_of(request, server, result(), "a request failed", stopped)
+
+
+def events_of(
+    request: Request,
+    server: Server,
+    events: AsyncGenerator[bytes, None],
+    failure: str,
+    stopped: ProblemError,
+    **about: Any,
+) -> EventStream:
+    """Answer with events, and with an event `error` if one of them cannot be made.
+
+    Args:
+        request: the request to answer.
+        server: the server that received it.
+        events: the encoded events; closed if the client disconnects.
+        failure: what failed then, for the log of unexpected errors.
+        stopped: the error if the server stops first.
+        about: further data of an `error`.
+    """
+
+    async def content() -> AsyncGenerator[bytes, None]:
+        with _problems(server, failure, stopped) as problems:
+            following: asyncio.Task[bytes | None] | None = None
+            try:
+                while True:
+                    following = asyncio.create_task(_next(events))
+                    async for comment in _while_waiting_for(following):
+                        yield comment
+                    if (event := following.result()) is None:
+                        break
+                    yield event
+            finally:
+                await _end(following)
+                await events.aclose()
+        for problem in problems:
+            yield encode("error", {**about, **problem.document(request.url.path)})
+
+    return EventStream(server, content())
 
 
 async def answer_with_events(request: Request, server: Server, run: RunStream) -> EventStream:
@@ -149,30 +179,26 @@ async def answer_with_events(request: Request, server: Server, run: RunStream) -
 
     async def events() -> AsyncGenerator[bytes, None]:
         end: dict[str, Any] = {}
-        with _problems(server, "a run failed", stopped(run.thread_id)) as problems:
-            event: RunEvent | None = first
-            following: asyncio.Task[RunEvent | None] | None = None
-            try:
+        failure: Exception | None = None
+        try:
+            async with aclosing(run_events):
+                event: RunEvent | None = first
                 while event is not None:
                     if event.type == "run_end":
                         end = event.as_json()
                     else:
-                        yield _sse(event.type, event.as_json())
-                    following = asyncio.create_task(_next(run_events))
-                    async for comment in _while_waiting_for(following):
-                        yield comment
-                    event = following.result()
-                end["data"]["result"] = as_data(run.result)
-            finally:
-                await _end(following)
-                await run_events.aclose()
+                        yield encode(event.type, event.as_json())
+                    event = await anext(run_events, None)
+            end["data"]["result"] = as_data(run.result)
+        except Exception as error:  # `run_end` comes first
+            failure = error
         if end:
-            yield _sse("run_end", end)
-        for problem in problems:
-            document = problem.document(request.url.path)
-            yield _sse("error", {"thread_id": run.thread_id, **document})
+            yield encode("run_end", end)
+        if failure is not None:
+            raise failure
 
-    return EventStream(server, events())
+    problem = stopped(run.thread_id)
+    return events_of(request, server, events(), "a run failed", problem, thread_id=run.thread_id)
 
 
 @contextmanager
@@ -223,7 +249,7 @@ def stopped(thread_id: str) -> ProblemError:
     return ProblemError("draining", detail, {"thread_id": thread_id}, {"Retry-After": "5"})
 
 
-async def _next(events: AsyncGenerator[RunEvent, None]) -> RunEvent | None:
+async def _next(events: AsyncGenerator[bytes, None]) -> bytes | None:
     return await anext(events, None)
 
 
@@ -239,7 +265,7 @@ async def _while_waiting_for(task: asyncio.Task[Any]) -> AsyncGenerator[bytes, N
         yield KEEPALIVE_COMMENT
 
 
-def _sse(kind: str, data: Mapping[str, Any]) -> bytes:
+def encode(kind: str, data: Mapping[str, Any]) -> bytes:
     """Encode a server-sent event; its id is the `seq` of the data."""
     number = data.get("seq")
     return format_sse_event(

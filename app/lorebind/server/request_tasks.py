@@ -8,16 +8,25 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
 from lorebind_config.errors import LorebindError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
     from starlette.types import Receive
+
+    from lorebind.server.problems import ProblemError
+    from lorebind.server.server import Server
 
 T = TypeVar("T")
 
 log = logging.getLogger("lorebind.server")
 
+_GONE = 499
+"""The status in the log if the caller has disconnected, as in nginx."""
 _STOP_SECONDS = 5
 """Maximum seconds that `stop` waits for cancelled work."""
 _CHANGE_SECONDS = 20.0
@@ -75,6 +84,31 @@ class Connected:
             task.cancel()
         if stopping:
             await asyncio.wait(stopping, timeout=_STOP_SECONDS)
+
+
+async def while_connected(
+    request: Request,
+    server: Server,
+    work: Coroutine[Any, Any, T],
+    stopped: ProblemError,
+    answer: Callable[[T], Response],
+) -> Response:
+    """Answer with the result of some work, which is cancelled if the client disconnects.
+
+    Args:
+        request: the request to answer.
+        server: the server that received it.
+        work: the work.
+        stopped: the problem if the server stops first.
+        answer: makes the answer from the result.
+    """
+    try:
+        result = await server.connected.do(request.receive, work)
+    except ClientDisconnect:
+        return Response(status_code=_GONE)
+    except StoppedError:
+        raise stopped from None
+    return answer(result)
 
 
 async def _gone(receive: Receive) -> None:

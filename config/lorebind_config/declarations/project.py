@@ -46,7 +46,7 @@ class RateLimitDeclaration(Declaration):
 
 
 class ServerDeclaration(Declaration):
-    """Settings of `lorebind serve`: its state, its rate limit and its host names."""
+    """Settings of `lorebind serve`: its state, its limits and its host names."""
 
     label: ClassVar[str] = "server"
 
@@ -55,6 +55,14 @@ class ServerDeclaration(Declaration):
         description="The database for tokens, for knowledge bases that are created over the API, "
         "and for runs. By default the SQLite file `.lorebind/server.db`. Use PostgreSQL to share "
         "the state between several servers.",
+    )
+    answer_seconds: float = Field(
+        600,
+        gt=0,
+        le=86_400,
+        allow_inf_nan=False,
+        description="Time limit of an answer of a chat model, in seconds. All other requests must "
+        "be answered within 30 seconds.",
     )
     rate_limit: RateLimitDeclaration | None = Field(
         None, description="Limit for the requests of each token. By default there is no limit."

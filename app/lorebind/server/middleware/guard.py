@@ -22,7 +22,7 @@ from lorebind_config.checks.template_checks import texts
 from lorebind_config.namespace import tenant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,6 +32,7 @@ MOST_BYTES = 8 * 1024 * 1024
 REQUEST_SECONDS = 30.0
 OPEN = frozenset({"/", "/docs", "/healthz", "/readyz"})
 """The paths that need no token."""
+_NONE_LONGER: Mapping[str, float] = {}
 LATE = "late"
 """The key in a request's state where a route stores the problem to send if the answer does not
 begin in time."""
@@ -55,6 +56,7 @@ class RequestGuard:
         is_draining: Callable[[], bool],
         log_failure: Callable[[str, BaseException, Iterable[str]], None],
         seconds: float = REQUEST_SECONDS,
+        longer: Mapping[str, float] = _NONE_LONGER,
     ) -> None:
         """
         Args:
@@ -65,12 +67,13 @@ class RequestGuard:
             is_draining: returns whether the server is about to stop.
             log_failure: logs unexpected errors, without the texts that the caller has sent.
             seconds: the time limit for an answer to begin.
+            longer: other time limits, by path.
         """
         self._app = app
         self._hosts, self._callers, self._rates = hosts, callers, rates
         self._is_draining = is_draining
         self._log_failure = log_failure
-        self._seconds = seconds
+        self._seconds, self._longer = seconds, longer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -86,16 +89,15 @@ class RequestGuard:
 
     async def _in_time(self, state: _RequestState) -> None:
         """Await an answer, which must begin within the time limit; a stream may then continue."""
+        seconds = self._longer.get(state.scope["path"], self._seconds)
         task = asyncio.create_task(self._answer(state))
         begun = asyncio.create_task(state.begun.wait())
         try:
-            await asyncio.wait(
-                {task, begun}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait({task, begun}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if not task.done() and not state.begun.is_set():
                 task.cancel()
                 # Answers before the task has ended, because work in a thread cannot be cancelled.
-                detail = f"the request took longer than {self._seconds:g} s and was cancelled"
+                detail = f"the request took longer than {seconds:g} s and was cancelled"
                 late = ProblemError("timeout", detail)
                 await state.refuse(state.scope.get("state", {}).get(LATE, late))
             await asyncio.wait({task})

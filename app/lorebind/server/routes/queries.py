@@ -32,10 +32,9 @@ Question = Annotated[
 ]
 
 
-class Query(Body):
-    """A question, and settings that override those of the knowledge base."""
+class Settings(Body):
+    """Settings of a search that a request can override."""
 
-    query: Question
     top_k: Annotated[int, Field(ge=1, le=50), Whole] | None = Field(
         None, description="The maximum number of passages."
     )
@@ -44,14 +43,6 @@ class Query(Body):
     )
     strategy: Strategy | None = Field(None, description="The retrieval strategy.")
     filters: Filters | None = Field(None, description="Conditions on the metadata.")
-    workflow: str | None = Field(
-        None, description="The workflow that declares the knowledge base, if a workflow does."
-    )
-    explain: bool = Field(
-        False,
-        description="Add every setting in effect, as `binding`, and for one knowledge base the "
-        "matching `terms` of each passage.",
-    )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -61,6 +52,20 @@ class Query(Body):
             "strategy": self.strategy,
             "filters": self.filters,
         }
+
+
+class Query(Settings):
+    """A question, and settings that override those of the knowledge base."""
+
+    query: Question
+    workflow: str | None = Field(
+        None, description="The workflow that declares the knowledge base, if a workflow does."
+    )
+    explain: bool = Field(
+        False,
+        description="Add every setting in effect, as `binding`, and for one knowledge base the "
+        "matching `terms` of each passage.",
+    )
 
 
 class QueryOfSeveral(Query):

@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request
 from pydantic import Field
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from lorebind.plain_data import as_data
@@ -25,7 +24,7 @@ from lorebind.server.event_streams import (
 from lorebind.server.middleware.guard import LATE
 from lorebind.server.paging import Paging
 from lorebind.server.problems import ProblemError, problem_of
-from lorebind.server.request_tasks import StoppedError
+from lorebind.server.request_tasks import while_connected
 from lorebind.server.server import PREFIX, Server, TheServer, Writer
 from lorebind_bindings import RunResult, ThreadInfo
 from lorebind_bindings.inputs import check_inputs
@@ -34,8 +33,6 @@ from lorebind_bindings.workflow.how_to_resume import served_at
 from lorebind_config.errors import UsageError, did_you_mean
 
 _PLACE = f"{PREFIX}/workflows"
-_GONE = 499
-"""The status in the log if the caller has disconnected, as in nginx."""
 
 
 async def _say_where() -> None:
@@ -286,16 +283,14 @@ async def _answer(
         f"it with POST {place}/resume, and with Accept: {MEDIA_TYPE} for as long as it takes"
     )
     setattr(request.state, LATE, ProblemError("timeout", late, {"thread_id": thread_id}))
-    try:
-        result = await server.connected.do(request.receive, work)
-    except ClientDisconnect:
-        return Response(status_code=_GONE)
-    except StoppedError:
-        raise stopped(thread_id) from None
-    headers = {"Vary": "Accept"}
-    if result.status == "completed":
-        return json_response(as_data(result), headers=headers)
-    return json_response(as_data(result), 202, headers | {"Location": place})
+
+    def answer(result: RunResult) -> Response:
+        headers = {"Vary": "Accept"}
+        if result.status == "completed":
+            return json_response(as_data(result), headers=headers)
+        return json_response(as_data(result), 202, headers | {"Location": place})
+
+    return await while_connected(request, server, work, stopped(thread_id), answer)
 
 
 def _check_tasks(
