@@ -23,6 +23,7 @@ from lorebind_knowledge.documents.listing import count_languages, list_documents
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.sparse.base import embed_query as embed_query_as_terms
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
+from lorebind_knowledge.ingest.progress import progress_line
 from lorebind_knowledge.loaders.formats import problems_of_loaders
 from lorebind_knowledge.plumbing.bridge import call, call_client
 from lorebind_knowledge.records import Partition
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from lorebind_config.declarations.retrieval import AnyReranker
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.handle import KnowledgeHandle
+    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
     from lorebind_knowledge.service import KnowledgeService
 
 SECONDS = 30
@@ -181,8 +183,10 @@ async def _index(
     kb = corpus.kb
     part = f"knowledge base {kb.id}" + (f" of workflow {workflow}" if workflow else "")
     index = await call(kb.catalog.ledger.index, kb.namespace, "active")
+    unfinished = await call(_unfinished_run, kb)
     if index is None:
-        return Finding(part, "warning", f"nothing is ingested yet; run: {kb.fill_command}")
+        why = unfinished or f"; run: {kb.fill_command}"
+        return Finding(part, "warning", f"nothing is ingested yet{why}")
     if kb.embedder.fingerprint.key != index.manifest.embedder_key:
         detail = (
             f"its index was built with the embedder {index.manifest.embedder} of dimension "
@@ -206,6 +210,7 @@ async def _index(
     listed = await call(list_documents, kb.namespace, kb.catalog, "failed")
     failed = [document.uri for document in listed]
     detail = f"{len(documents)} documents, {chunks} chunks, dimension {index.manifest.dimension}"
+    detail += unfinished
     if failed:
         detail += f"; {len(failed)} failed, such as {failed[0]}; see: {kb.ingest_command}"
         return Finding(part, "warning", detail)
@@ -217,6 +222,18 @@ async def _index(
         detail += f", not all in English ({counts}); its embedder is {embedder.id}: "
         return Finding(part, "warning", f"{detail}{embedder.languages}")
     return detail
+
+
+def _unfinished_run(kb: IndexedKnowledgeBase) -> str:
+    """Describe the last run if it has not ended."""
+    runs = kb.catalog.runs
+    last = next(iter(runs.list(kb.namespace, 1)), None)
+    if last is None or last.status != "running":
+        return ""
+    counts = f": {progress_line(last.progress)}" if last.progress else ""
+    if runs.is_writing(kb.namespace):
+        return f"; an ingest is running{counts}"
+    return f"; its last ingest was interrupted{counts}; continue it with: {kb.ingest_command}"
 
 
 async def _existing(handle: KnowledgeHandle) -> str:

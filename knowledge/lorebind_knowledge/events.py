@@ -75,6 +75,12 @@ class Extension:
         With content: texts, as they were embedded.
         """
 
+    def ingest_progressed(self, event: Event) -> None:
+        """An ingest has read or embedded more; at most once a second, and at its end.
+
+        data: documents (to read), documents_read, chunks (new ones so far), chunks_embedded.
+        """
+
     def embedder_called(self, event: Event) -> None:
         """A call of the embedder ended, including its retries.
 

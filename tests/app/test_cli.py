@@ -24,6 +24,7 @@ from lorebind.cli.ingesting import show_plan
 from lorebind.cli.options import Output
 from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.project_files import open_inside
+from lorebind_knowledge.ingest import progress as ingest_progress
 from lorebind_knowledge.sources.folder import files
 from tests.bindings.helpers import PARTS, write
 from tests.knowledge.web_server import Answer, WebServer
@@ -65,6 +66,7 @@ COMMANDS: list[list[str]] = [
     ["knowledge", "chunks"],
     ["knowledge", "add"],
     ["knowledge", "delete"],
+    ["knowledge", "runs"],
     ["knowledge", "stats"],
     ["knowledge", "watch"],
     ["bindings"],
@@ -89,6 +91,7 @@ INVOCATIONS: dict[str, list[str]] = {
     "query": ["knowledge", "query", "docs", "-q", QUESTION],
     "documents": ["knowledge", "documents", "docs"],
     "chunks": ["knowledge", "chunks", "docs", "docs/keys.md"],
+    "runs": ["knowledge", "runs"],
     "stats": ["knowledge", "stats", "docs"],
     "explain": ["bindings", "explain", "--workflow", "reply"],
     "run": ["run", "reply", "--input", f"question={QUESTION}"],
@@ -131,6 +134,7 @@ FIELDS: dict[str, set[str]] = {
     "query": {"matches", "strategy", "searched", "skipped", "seconds"},
     "documents": {"documents"},
     "chunks": {"chunks"},
+    "runs": {"runs"},
     "stats": {"kb_id", "documents", "chunks", "embedder", "dimension", "last_run"},
     "run": {"output", "tasks", "citations", "thread_id", "usage", "status", "waiting", "paused"},
     "workflows": {"workflows"},
@@ -617,6 +621,7 @@ def test_an_ingest_tells_its_progress_without_a_terminal(
 ) -> None:
     """A log gets a line now and then; the last one counts everything."""
     monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
+    monkeypatch.setattr(ingest_progress, "SECONDS", 0)
     lines = cli("knowledge", "ingest", "docs").err.splitlines()
     assert len(lines) > 1
     assert re.fullmatch(

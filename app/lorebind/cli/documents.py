@@ -1,13 +1,14 @@
-"""`lorebind knowledge documents|chunks|add|delete|stats`: inspect and change an index."""
+"""`lorebind knowledge documents|chunks|add|delete|runs|stats`: inspect and change an index."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lorebind.cli.ingesting import knowledge_bases
 from lorebind.cli.options import IdArgument, Output, OutputOption, ProjectOption, WorkflowOption
 from lorebind.cli.printing import (
     counted,
@@ -16,11 +17,16 @@ from lorebind.cli.printing import (
     print_failures,
     print_report,
     print_table,
+    utc_time,
 )
 from lorebind.cli.target import open_read_only, open_target
 from lorebind.cli.terminal import print_line
 from lorebind.plain_data import as_data
 from lorebind_config.errors import UsageError
+from lorebind_knowledge.ingest.progress import progress_line
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.catalog.runs import RunInfo
 
 DocumentArgument = Annotated[
     str, typer.Argument(metavar="DOCUMENT", help="Its uri, or its id as printed by `documents`.")
@@ -132,6 +138,52 @@ def delete(
         print_data({"deleted": gone}, output)
     else:
         print_line(f"deleted {counted(len(gone), 'document')} of {kb_id}")
+
+
+def runs(
+    kb_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Default: the last run of each.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The number of runs.")] = 20,
+    workflow: WorkflowOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """List the ingests of a knowledge base, the newest first, and how far a running one is.
+
+    With --server, only runs that were requested from the server are listed.
+    """
+    with open_read_only(project) as loaded:
+        if kb_id is not None:
+            kb = loaded.knowledge_base(kb_id, workflow=workflow)
+            runs = [(kb, run) for run in kb.runs(limit=limit)]
+        else:
+            selected = [kb for kb, _ in knowledge_bases(loaded, None, workflow, quiet=True)]
+            runs = [(kb, run) for kb in selected for run in kb.runs(limit=1)]
+    if output is not Output.table:
+        listed = [{"kb_id": kb.id, "workflow": kb.workflow, **as_data(run)} for kb, run in runs]
+        print_data({"runs": listed}, output)
+        return
+    rows = (
+        (kb.id, run.run_id, run.status, utc_time(run.started_at), _seconds(run), _outcome(run))
+        for kb, run in runs
+    )
+    names = ("knowledge base", "id", "status", "started", "seconds", "documents")
+    print_table(names, rows)
+
+
+def _seconds(run: RunInfo) -> str:
+    return "" if run.ended_at is None else f"{run.ended_at - run.started_at:.1f}"
+
+
+def _outcome(run: RunInfo) -> str:
+    """Return the error of a run, its counts of documents, or else how far it is."""
+    if run.error:
+        return run.error
+    if run.report is not None:
+        counts = run.report["documents"].items()
+        return ", ".join(f"{count} {name}" for name, count in counts if count) or "none"
+    return progress_line(run.progress) if run.progress is not None else ""
 
 
 def stats(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,9 @@ from lorebind.cli.printing import (
 from lorebind.cli.progress import progress_bars
 from lorebind.cli.terminal import print_line
 from lorebind.plain_data import as_data
-from lorebind_config.errors import IngestRunningError, UsageError
+from lorebind_config.errors import IngestRunningError, LorebindError, UsageError
 from lorebind_knowledge.events import Event, Extension
+from lorebind_knowledge.ingest.progress import SECONDS
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyKnowledgeBase, AnyProject
@@ -151,13 +153,35 @@ def ingest_with_bars(
         if not wait:
             raise
         print_line(f"Waiting for another ingest of {kb.id} to end.", stderr=True)
-        report = ingest(wait=True)
+        with progress_bars(events) as bars, _watching(kb, bars):
+            report = ingest(wait=True)
     if output is Output.table and brief and _changed_nothing(report):
         print_without_text(report)
         print_source_reports(report.sources)
     elif output is Output.table:
         print_report(report)
     return report
+
+
+@contextmanager
+def _watching(kb: AnyKnowledgeBase, bars: Extension) -> Iterator[None]:
+    """Show within the block how far the ingest of a knowledge base is, in any process."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(SECONDS):
+            with suppress(LorebindError):  # the ingest that waits reports it
+                for run in kb.runs(limit=1):
+                    if run.status == "running" and run.progress is not None:
+                        bars.ingest_progressed(Event(kb.id, run.run_id, run.progress))
+
+    thread = threading.Thread(target=watch, name="lorebind-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _changed_nothing(report: IngestReport) -> bool:

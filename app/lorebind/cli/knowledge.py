@@ -54,6 +54,7 @@ for command in (
     documents.chunks,
     documents.add,
     documents.delete,
+    documents.runs,
     documents.stats,
     watch,
 ):

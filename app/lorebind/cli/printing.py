@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lorebind.cli.options import Output
@@ -84,6 +85,11 @@ def print_table(
         out.print(table)
     # Cells are escaped already, and `styled` keeps the colors.
     print("\n".join(line.rstrip() for line in printed.get().splitlines()), file=out.file)
+
+
+def utc_time(seconds: float) -> str:
+    """Return a time, in seconds since 1970, as it is printed."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def plan_line(plan: IngestPlan) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lorebind.cli.terminal import console, print_line
 from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.hub_models.snapshot import show_on, shown_by
+from lorebind_knowledge.ingest.progress import progress_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -26,54 +27,29 @@ class _Bars(Extension):
     """Advances a bar for reading and one for embedding, which appear with the first new chunk."""
 
     def __init__(self, progress: Progress) -> None:
-        self._progress, self._chunks = progress, 0
+        self._progress = progress
         self._read: TaskID = progress.add_task("read", total=None)
         self._embed: TaskID = progress.add_task("embed", total=None)
 
-    def ingest_listed(self, event: Event) -> None:
-        self._progress.update(self._read, total=event.data["documents"])
-
-    def ingest_chunked(self, event: Event) -> None:
-        self._progress.advance(self._read)
-        self._chunks += event.data["chunks"]
-        if self._chunks:
-            self._progress.update(self._embed, total=self._chunks)
+    def ingest_progressed(self, event: Event) -> None:
+        data, update = event.data, self._progress.update
+        update(self._read, total=data["documents"], completed=data["documents_read"])
+        update(self._embed, total=data["chunks"], completed=data["chunks_embedded"])
+        if data["chunks"]:
             self._progress.start()
-
-    def ingest_embedded(self, event: Event) -> None:
-        self._progress.advance(self._embed, event.data["chunks"])
 
 
 class _Lines(Extension):
     """Prints how far an ingest is, at most every ten seconds."""
 
     def __init__(self) -> None:
-        self._documents = self._chunks = self._read = self._embedded = 0
         self._printed_at = time.monotonic()
 
-    def ingest_listed(self, event: Event) -> None:
-        self._documents = event.data["documents"]
-
-    def ingest_chunked(self, event: Event) -> None:
-        self._read += 1
-        self._chunks += event.data["chunks"]
-        self._print()
-
-    def ingest_embedded(self, event: Event) -> None:
-        self._embedded += event.data["chunks"]
-        self._print()
-
-    def _print(self) -> None:
+    def ingest_progressed(self, event: Event) -> None:
         now = time.monotonic()
-        if now - self._printed_at < EVERY_SECONDS:
-            return
-
-        self._printed_at = now
-        print_line(
-            f"progress: {self._read} of {self._documents} documents read, {self._embedded} of "
-            f"{self._chunks} chunks embedded",
-            stderr=True,
-        )
+        if now - self._printed_at >= EVERY_SECONDS:
+            self._printed_at = now
+            print_line(f"progress: {progress_line(event.data)}", stderr=True)
 
 
 @contextmanager
@@ -99,17 +75,20 @@ def _downloading(progress: Progress, line: str, size: int) -> Iterator[Callable[
 
 
 @contextmanager
-def progress_bars(events: Events) -> Iterator[None]:
+def progress_bars(events: Events) -> Iterator[Extension]:
     """Show a bar for each stage, with its rate and the remaining time, within the block.
 
     If standard error is not a terminal, it gets a line every ten seconds instead.
+
+    Yields:
+        The extension that shows them.
     """
     err = console(stderr=True)
     if not err.is_terminal:
         lines = _Lines()
         events.subscribe(lines)
         try:
-            yield
+            yield lines
         finally:
             events.unsubscribe(lines)
         return
@@ -142,7 +121,7 @@ def progress_bars(events: Events) -> Iterator[None]:
     events.subscribe(bars)
     before = shown_by.set(partial(_downloading, progress))
     try:
-        yield
+        yield bars
     finally:
         shown_by.reset(before)
         events.unsubscribe(bars)

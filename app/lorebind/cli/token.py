@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from lorebind.cli.options import Output, OutputOption, ProjectOption, command_group
-from lorebind.cli.printing import print_data, print_table
+from lorebind.cli.printing import print_data, print_table, utc_time
 from lorebind.cli.terminal import print_line
 from lorebind.server.state.tables import open_state
 from lorebind.server.state.tokens import Tokens
@@ -110,8 +109,8 @@ def _token_data(token: Token) -> dict[str, Any]:
         "name": token.name,
         "rights": token.rights,
         "tenants": list(token.tenants),
-        "created_at": _time(token.created_at),
-        "expires_at": None if token.expires_at is None else _time(token.expires_at),
+        "created_at": utc_time(token.created_at),
+        "expires_at": None if token.expires_at is None else utc_time(token.expires_at),
         "expired": token.is_expired,
     }
 
@@ -125,7 +124,3 @@ def _row(data: dict[str, Any]) -> tuple[str, ...]:
         data["created_at"],
         f"{expires} (expired)" if data["expired"] else expires,
     )
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -13,6 +13,7 @@ from lorebind.remote.connection import Connection, read, segment
 from lorebind.remote.errors import ServerError
 from lorebind_config.errors import IngestRunningError, NotFoundError, Suggestion, UsageError
 from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, Namespace, document_id
+from lorebind_knowledge.catalog.runs import RunInfo
 from lorebind_knowledge.documents.changing import read_documents
 from lorebind_knowledge.documents.listing import (
     HINTS,
@@ -106,6 +107,11 @@ class RemoteKnowledgeBase:
     def chunks(self, document: str) -> list[ChunkInfo]:
         path = f"{self._path}/documents/{self._id(document)}/chunks"
         return read(list[ChunkInfo], self._server.all(path, workflow=self.workflow))
+
+    def runs(self, *, limit: int | None = None) -> list[RunInfo]:
+        """Return the runs that were requested from the server."""
+        path = f"{self._path}/runs"
+        return [_run_info(run) for run in self._server.all(path, most=limit, **self._parameters)]
 
     def add_documents(self, documents: Sequence[Mapping[str, Any]]) -> IngestReport:
         read_documents(documents)  # the server would add the valid ones only
@@ -233,6 +239,13 @@ class RemoteKnowledgeBase:
                     raise ServerError(f"{error}; {goes_on}", error.code) from None
             tries += 1
             time.sleep(_PAUSE_SECONDS)
+
+
+def _run_info(run: Mapping[str, Any]) -> RunInfo:
+    data = {name: run[name] for name in ("run_id", "status", "report", "progress")}
+    data |= {"started_at": run["requested_at"], "ended_at": run["finished_at"]}
+    strategy, error = run["request"].get("strategy", "upsert"), run["error"] or {}
+    return read(RunInfo, {**data, "strategy": strategy, "error": error.get("detail", "")})
 
 
 def _check(question: str, settings: Mapping[str, Any]) -> None:

@@ -49,6 +49,9 @@ class Run(BaseModel):
     requested_at: float
     """Seconds since 1970."""
     finished_at: float | None
+    progress: dict[str, int] | None
+    """How far it is while it runs: `documents` to read, `documents_read`, their new `chunks` so
+    far, and `chunks_embedded`."""
     report: IngestReport | None
     error: dict[str, Any] | None
     """A problem document."""

@@ -343,17 +343,23 @@ class Ledger:
         return run_id
 
     def finish_run(
-        self, lease: Lease, run_id: str, status: str, report: Mapping[str, Any] | None
+        self,
+        lease: Lease,
+        run_id: str,
+        status: str,
+        report: Mapping[str, Any] | None,
+        progress: Mapping[str, int] | None = None,
     ) -> None:
         with self._writing(lease) as sql:
             sql.run(
-                "update catalog_runs set status = :status, finished_at = :now, report = :report"
-                f" where {OURS} and run_id = :run_id",
+                "update catalog_runs set status = :status, finished_at = :now, report = :report,"
+                f" progress = :progress where {OURS} and run_id = :run_id",
                 **owner(lease.namespace),
                 run_id=run_id,
                 status=status,
                 now=time.time(),
                 report=json.dumps(report),
+                progress=json.dumps(progress),
             )
 
     def forget_runs(self, lease: Lease) -> None:

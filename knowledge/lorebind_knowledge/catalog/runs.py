@@ -6,12 +6,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.catalog.leases import lease_name
 from lorebind_knowledge.catalog.rows import OURS, check_types, decoding, owner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lorebind_config.namespace import Namespace
+    from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.database.databases import Database
 
 
@@ -33,10 +35,16 @@ class RunInfo:
     report: Mapping[str, Any] | None
     """The fields of its `IngestReport`, as far as the run got; None while it is running, and for
     interrupted runs."""
+    progress: Mapping[str, int] | None = None
+    """How far it is, at most a second ago: the numbers of `documents` to read, of `documents_read`,
+    of their new `chunks`, and of `chunks_embedded`. None if it has not counted anything yet."""
 
 
 class Runs:
-    """Reads the runs that the ledger records. Each method is one transaction."""
+    """Reads the runs that the ledger records, and stores how far they are.
+
+    Each method is one transaction.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -64,18 +72,45 @@ class Runs:
         runs = self._select(namespace, " and run_id = :run_id", run_id=run_id)
         return runs[0] if runs else None
 
+    def is_writing(self, namespace: Namespace) -> bool:
+        """Return whether a process holds the lease of a knowledge base, or has died just now."""
+        with self._database.reading() as sql:
+            query = f"select 1 from catalog_leases where name = :name and expires > {sql.now}"
+            return bool(sql.run(query, name=lease_name(namespace)))
+
+    def store_progress(self, lease: Lease, run_id: str, progress: Mapping[str, int]) -> None:
+        """Store how far a run is, unless it has ended or another process has taken over."""
+        with self._database.writing() as sql:
+            # Checks the lease without its fence, so that no other write of the run waits for this.
+            sql.run(
+                f"update catalog_runs set progress = :progress where {OURS} and run_id = :run_id"
+                " and status = 'running' and exists (select 1 from catalog_leases l"
+                " where l.name = :lease and l.number = :number)",
+                **owner(lease.namespace),
+                run_id=run_id,
+                progress=json.dumps(progress),
+                lease=lease.name,
+                number=lease.number,
+            )
+
     def _select(self, namespace: Namespace, which: str, **values: Any) -> Sequence[RunInfo]:
         query = (
-            "select run_id, status, strategy, started_at, finished_at, report from catalog_runs"
-            f" where {OURS}{which}"
+            "select run_id, status, strategy, started_at, finished_at, report, progress"
+            f" from catalog_runs where {OURS}{which}"
         )
         runs = []
         with decoding(self._database, self._database.reading(), "runs") as sql:
-            for *columns, encoded in sql.run(query, **owner(namespace), **values):
+            for row in sql.run(query, **owner(namespace), **values):
+                *columns, report_data, progress_data = row
                 ended = type(None) if columns[1] == "running" else float
                 check_types(columns, (str, str, str, float, ended))
-                decoded = json.loads(encoded) if isinstance(encoded, str) else encoded
-                report = None if decoded is None else dict(decoded)
+                report, progress = _decoded(report_data), _decoded(progress_data)
                 error = report.pop("error", "") if report else ""
-                runs.append(RunInfo(*[*columns, error, report]))
+                runs.append(RunInfo(*[*columns, error, report, progress]))
         return runs
+
+
+def _decoded(data: Any) -> dict[str, Any] | None:
+    """Return a column of JSON, which PostgreSQL's driver has decoded already."""
+    decoded = json.loads(data) if isinstance(data, str) else data
+    return None if decoded is None else dict(decoded)

@@ -147,6 +147,7 @@ STATEMENTS = (
   started_at float not null,
   finished_at float,
   report json,
+  progress json, -- see RunInfo
   primary key (tenant, project, scope, kb, run_id)
 )""",
     "create index if not exists catalog_runs_started"

@@ -175,6 +175,7 @@ _RECORDS = {
     "ingest_listed": (_INGEST, logging.DEBUG),
     "ingest_chunked": (_INGEST, logging.DEBUG),
     "ingest_embedded": (_INGEST, logging.DEBUG),
+    "ingest_progressed": (_INGEST, logging.DEBUG),
     "ingest_completed": (_INGEST, logging.INFO),
     "ingest_failed": (_INGEST, logging.ERROR),
     "document_deleted": (_INGEST, logging.INFO),

@@ -44,6 +44,7 @@ from lorebind_knowledge.ingest.indexes import (
 )
 from lorebind_knowledge.ingest.preparation import chunker_fingerprint, prepare_documents, read_ahead
 from lorebind_knowledge.ingest.prepared import attempts_of
+from lorebind_knowledge.ingest.progress import Progress
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, count_document, reported
 from lorebind_knowledge.ingest.terms import TermsOfRun
 from lorebind_knowledge.plumbing.bridge import call
@@ -158,6 +159,8 @@ class _Run:
         self._lease = lease
         self._ledger = kb.catalog.ledger
         self._report = IngestReport(kb.id, strategy)
+        self._progress = Progress(kb, lease, self._report)
+        self._emit = self._progress.emit
         self._started = time.perf_counter()
         self._batches: set[asyncio.Task[list[EmbeddedChunk]]] = set()
         self._stopped = False
@@ -172,7 +175,8 @@ class _Run:
         report.run_id = await call(self._ledger.start_run, self._lease, report.strategy, run_id)
         self._emit("ingest_started", strategy=report.strategy)
         try:
-            await self._run_pipeline(allow_mass_delete)
+            async with self._progress.reported():
+                await self._run_pipeline(allow_mass_delete)
             # Not after a failure, because the next run needs the vectors that this one has cached.
             await kb.catalog.embeddings.trim()
             await call(self._finish)
@@ -487,10 +491,8 @@ class _Run:
         report = self._report
         report.seconds = time.perf_counter() - self._started
         stored = asdict(report) | ({"error": error} if error else {})
-        self._ledger.finish_run(self._lease, report.run_id, report.status, stored)
-
-    def _emit(self, hook: str, **data: Any) -> None:
-        self._kb.emit(hook, self._report.run_id, **data)
+        counts = self._progress.counts
+        self._ledger.finish_run(self._lease, report.run_id, report.status, stored, counts)
 
 
 def _texts(chunks: Sequence[Chunk]) -> dict[str, Any]:

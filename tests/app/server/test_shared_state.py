@@ -12,7 +12,7 @@ import pytest
 from lorebind import Project
 
 from .conftest import PROJECT, problem, serving, write_project
-from .test_runs import Slow, wait_for_end
+from .test_runs import BATCH, DOCUMENTS, Slow, events, wait_for_end
 
 TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours leave at 9."}]}]}
 STATE = {"state": {"dsn": "{{ .env.PG_DSN }}"}}
@@ -84,6 +84,36 @@ def test_another_takes_over_from_one_that_was_killed(tmp_path: Path, dsn: str) -
             assert first.process.wait() == -signal.SIGKILL
         slow.let_through(100)
         assert wait_for_end(two, where)["status"] == "completed"
+
+
+def test_events_come_from_any_server(tmp_path: Path, dsn: str) -> None:
+    """A server tells how far the run of another one is, once a second, and then its end."""
+    slow = Slow(tmp_path / "slow", POSTGRES)
+    slow.environ["PG_DSN"] = dsn
+    with (
+        serving(slow.folder, **slow.environ) as first,
+        serving(slow.folder, **slow.environ) as second,
+        first.client() as here,
+        second.client() as there,
+    ):
+        run_id = here.post("/knowledge-bases/texts/ingest").json()["run_id"]
+        where = f"/knowledge-bases/texts/runs/{run_id}"
+        slow.let_through(2)
+        seen = []
+        with there.stream("GET", f"{where}/events") as response:
+            for event in events(response):
+                seen.append(event)
+                if event["data"].get("chunks_embedded") == 2 * BATCH:
+                    read = there.get(where).json()
+                    slow.let_through(100)
+        counts = {"documents": DOCUMENTS, "documents_read": DOCUMENTS, "chunks": DOCUMENTS}
+        assert read["progress"] == counts | {"chunks_embedded": 2 * BATCH}
+        assert {event["event"] for event in seen[:-1]} == {"ingest_progressed"}
+        assert seen[-2]["data"] == counts | {"chunks_embedded": DOCUMENTS}
+        assert (seen[-1]["event"], seen[-1]["data"]["status"]) == ("end", "completed")
+        numbers = [int(event["id"]) for event in seen]
+        assert numbers == sorted(set(numbers))
+        assert there.get("/knowledge-bases/texts/runs").json()["items"][0]["progress"] is None
 
 
 def test_a_run_is_cancelled_through_another(tmp_path: Path, dsn: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Request
@@ -11,6 +13,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 from starlette.responses import Response
 
+from lorebind.knowledge_base import KnowledgeBase
 from lorebind.server.answers import PageOf, Run
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional, etag_of, json_response
@@ -31,8 +34,9 @@ from lorebind.server.state.runs import (
     RequestedRuns,
     UnderWayError,
 )
-from lorebind_config.errors import NotFoundError
+from lorebind_config.errors import NotFoundError, StoreError
 from lorebind_config.namespace import Namespace
+from lorebind_knowledge.ingest.progress import SECONDS as PROGRESS_SECONDS
 from lorebind_knowledge.plumbing.bridge import call
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["ingestion"])
@@ -166,7 +170,10 @@ async def list_runs(
     start = paging.start(RequestedRuns.KEY)
     page = server.ingests.runs.page
     rows = await call(page, kb.handle.namespace, *start.bounds, paging.limit + 1)
-    return paging.page_of(rows, start, RequestedRuns.key, _run_data)
+    progress = {run.run_id: await _progress(kb, run) for run in rows if run.finished_at is None}
+    return paging.page_of(
+        rows, start, RequestedRuns.key, lambda run: _run_data(run, progress.get(run.run_id))
+    )
 
 
 async def _run(server: TheServer, kb: SeenKnowledgeBase, run_id: str) -> RequestedRun:
@@ -178,9 +185,10 @@ TheRun = Annotated[RequestedRun, Depends(_run)]
 
 
 @router.get("/runs/{run_id}", response_model=Run)
-async def get_run(request: Request, run: TheRun) -> Any:
-    """Return the status of a run, and after its end the report or the error."""
-    return conditional(request, _run_data(run))
+async def get_run(request: Request, kb: SeenKnowledgeBase, run: TheRun) -> Any:
+    """Return the status of a run and how far it is, and after its end the report or the error."""
+    progress = await _progress(kb, run) if run.finished_at is None else None
+    return conditional(request, _run_data(run, progress))
 
 
 @router.delete("/runs/{run_id}", response_model=Run)
@@ -195,28 +203,42 @@ async def cancel_run(server: TheServer, _: Writer, run: TheRun) -> Any:
 @router.get("/runs/{run_id}/events", response_class=EventSourceResponse)
 async def run_events(
     server: TheServer,
+    kb: SeenKnowledgeBase,
     run: TheRun,
     last_event_id: Annotated[int | None, Header(ge=0, le=2**63)] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream the events of a run as server-sent events named after the extension hooks; then `end`.
 
     A client that reconnects sends the id of its last event, and gets all events since then, up to
-    the last 1024. Only `end` is sent of runs that another server works on, or that ended long ago.
+    the last 1024. Of a run that another server works on, or that ended long ago, only
+    `ingest_progressed` and `end` are sent.
     """
     last = last_event_id or 0
+    progress: Mapping[str, int] | None = None
     while True:
         events = server.ingests.events(run)
         if events is not None:
             async for number, hook, data in events.after(last):
                 yield ServerSentEvent(id=str(number), event=hook, data=data)
                 last = number
+        elif (latest := await _progress(kb, run)) not in (None, progress):
+            progress = latest
+            last = max(last + 1, time.time_ns() // 1000)
+            yield ServerSentEvent(id=str(last), event="ingest_progressed", data=progress)
         if run.finished_at is not None:
             break
-        run = await server.ingests.ended(run, 5)
+        run = await server.ingests.ended(run, PROGRESS_SECONDS)
         if server.is_draining:
             return
     ended = max(last + 1, round((run.finished_at or 0) * 1e6))
     yield ServerSentEvent(id=str(ended), event="end", data=_run_data(run))
+
+
+async def _progress(kb: KnowledgeBase, run: RequestedRun) -> Mapping[str, int] | None:
+    """Return how far a run is; None if it has not begun, or if its catalog does not answer."""
+    with suppress(NotFoundError, StoreError):
+        return (await kb.arun(run.run_id)).progress
+    return None
 
 
 def _in_the_way(run: RequestedRun) -> ProblemError:
@@ -241,8 +263,8 @@ async def _find(server: Server, namespace: Namespace, run_id: str) -> RequestedR
     return run
 
 
-def _run_data(run: RequestedRun) -> dict[str, Any]:
-    """Convert a run to data: its id, status and request, then its report or error."""
+def _run_data(run: RequestedRun, progress: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """Convert a run to data: its id, status and request, then its progress, report or error."""
     return {
         "run_id": run.run_id,
         "kb_id": run.namespace.kb,
@@ -250,6 +272,7 @@ def _run_data(run: RequestedRun) -> dict[str, Any]:
         "request": dict(run.request),
         "requested_at": run.requested_at,
         "finished_at": run.finished_at,
+        "progress": progress,
         "report": run.outcome.get("report"),
         "error": run.outcome.get("error"),
     }

@@ -1,0 +1,81 @@
+"""The progress of an ingest: how far it is, in its row and as events, once a second."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from lorebind_config.errors import StoreError
+from lorebind_knowledge.plumbing.bridge import call
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from lorebind_knowledge.catalog.leases import Lease
+    from lorebind_knowledge.ingest.report import IngestReport
+    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
+
+SECONDS = 1.0
+"""The shortest time between two reports."""
+
+
+def progress_line(counts: Mapping[str, int]) -> str:
+    """Describe how far an ingest is, by the counts of `RunInfo.progress`."""
+    return (
+        f"{counts['documents_read']} of {counts['documents']} documents read, "
+        f"{counts['chunks_embedded']} of {counts['chunks']} chunks embedded"
+    )
+
+
+class Progress:
+    """Counts what a run has done, for all processes that watch it."""
+
+    def __init__(self, kb: IndexedKnowledgeBase, lease: Lease, report: IngestReport) -> None:
+        self._kb, self._lease, self._report = kb, lease, report
+        self.counts = {"documents": 0, "documents_read": 0, "chunks": 0, "chunks_embedded": 0}
+        """See `RunInfo.progress`."""
+        self._reported = dict(self.counts)
+
+    def emit(self, hook: str, **data: Any) -> None:
+        """Send an event of the run to the extensions, and count what it reports."""
+        counts = self.counts
+        if hook == "ingest_listed":
+            counts["documents"] = data["documents"]
+        elif hook == "ingest_chunked":
+            counts["documents_read"] += 1
+            counts["chunks"] += data["chunks"]
+        elif hook == "ingest_embedded":
+            counts["chunks_embedded"] += data["chunks"]
+        self._kb.emit(hook, self._report.run_id, **data)
+
+    @asynccontextmanager
+    async def reported(self) -> AsyncIterator[None]:
+        """Report the counts until the end of the block, whenever they have changed.
+
+        The last ones are sent as an event only: the end of the run stores them.
+        """
+        reporting = asyncio.create_task(self._report_regularly())
+        try:
+            yield
+        finally:
+            reporting.cancel()
+            await asyncio.wait({reporting})
+            if self._changed():
+                self.emit("ingest_progressed", **self._reported)
+
+    async def _report_regularly(self) -> None:
+        runs = self._kb.catalog.runs
+        while True:
+            await asyncio.sleep(SECONDS)
+            if self._changed():
+                counts = self._reported
+                self.emit("ingest_progressed", **counts)
+                # In an outage, the next write of the run reports it.
+                with suppress(StoreError):
+                    await call(runs.store_progress, self._lease, self._report.run_id, counts)
+
+    def _changed(self) -> bool:
+        """Return whether the counts have changed since the last call."""
+        before, self._reported = self._reported, dict(self.counts)
+        return before != self._reported
