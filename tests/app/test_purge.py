@@ -421,7 +421,7 @@ def test_in_postgresql(tmp_path: Path, dsn: str) -> None:
         assert project.query("rules", "access").matches
     with postgres_project(tmp_path, dsn, ("docs", "one")) as project:
         assert [kb.kb_id for kb in project.purge(dry_run=False)] == ["rules"]
-        assert postgres_rows(dsn) == with_docs | {"two_vectors": 0}
+        assert postgres_rows(dsn) == with_docs | {"two_vectors": 0, "two_counts": 0}
         assert project.query("docs", "rotate the keys").matches
 
 

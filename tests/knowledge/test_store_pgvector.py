@@ -97,7 +97,8 @@ def test_tables_of_any_name(
         store.add(SPACE, [stored(number)])
     for number, store in enumerate(stores, 1):
         assert hits(store) == [number]
-    assert {f"{name}_vectors" for name in names} == set(tables(db))
+    there = {f"{name}_{part}" for name in names for part in ("vectors", "counts")}
+    assert there == set(tables(db))
     for name in ("", "9", 'a"; drop table x; --', "t" * 56, "ä"):
         with pytest.raises(ValidationError, match="name of a table"):
             make_store(table=name)
@@ -239,6 +240,75 @@ def test_vectors_that_cannot_be_stored(store: PgvectorStore, bad: StoredVector, 
         store.add(SPACE, [stored(1), bad])
 
 
+# Counting.
+
+
+def counted(store: PgvectorStore, db: psycopg.Connection) -> int:
+    """Return the count of a space, which is the number of its rows."""
+    rows = "select count(*) from knowledge_chunks_vectors where space = %s"
+    assert db.execute(rows, [SPACE.index_uid]).fetchone() == (store.count(SPACE),)
+    return store.count(SPACE)
+
+
+def test_every_write_is_counted(
+    make_store: Callable[..., PgvectorStore], db: psycopg.Connection
+) -> None:
+    """The count is that of the rows, also if others wrote them, and reads few rows after a load."""
+    store = make_store()
+    store.add(SPACE, [stored(number) for number in range(1, 101)])
+    store.add(OTHER, [stored(number) for number in range(1, 11)])
+    store.add(SPACE, [stored(number) for number in range(91, 121)])
+    assert counted(store, db) == 120
+    store.delete(SPACE, range(100, 200))
+    assert counted(store, db) == 99
+    assert db.execute("select count(*) from knowledge_chunks_counts").fetchone() == (4,)
+    store.finish_load(SPACE)
+    assert counted(store, db) == 99
+    assert db.execute("select count(*) from knowledge_chunks_counts").fetchone() == (2,)
+    with db.transaction(force_rollback=True):
+        db.execute("delete from knowledge_chunks_vectors")
+    db.execute("delete from knowledge_chunks_vectors where number < 10")
+    assert counted(store, db) == 90
+    store.drop(SPACE)
+    assert counted(store, db) == 0
+    assert store.count(OTHER) == 1
+    db.execute("truncate knowledge_chunks_vectors")
+    assert store.count(OTHER) == 0
+    store.add(SPACE, [stored(1)])
+    db.execute("drop table knowledge_chunks_vectors")
+    with pytest.raises(StoreError, match="if the table was dropped"):
+        hits(store)
+    store.add(SPACE, [stored(1), stored(2)])
+    assert counted(store, db) == 2
+    db.execute("alter table knowledge_chunks_vectors rename to moved_vectors")
+    moved = make_store(table="moved")
+    moved.add(SPACE, [stored(3)])
+    moved.finish_load(SPACE)
+    assert moved.count(SPACE) == 3
+
+
+def test_concurrent_writes_are_counted(
+    make_store: Callable[..., PgvectorStore], db: psycopg.Connection
+) -> None:
+    """Writers that add, delete and merge the counts at the same time lose none."""
+    stores = [make_store() for _ in range(4)]
+    stores[0].add(SPACE, [stored(1)])
+
+    def write(writer: int) -> None:
+        rng = np.random.default_rng(writer)
+        for _ in range(30):
+            numbers = np.unique(rng.integers(1, 200, 40)).tolist()
+            if rng.random() < 0.5:
+                stores[writer].add(SPACE, [stored(number) for number in numbers])
+            else:
+                stores[writer].delete(SPACE, [max(numbers)])
+            stores[writer].finish_load(SPACE)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(4)))
+    assert counted(stores[0], db)
+
+
 # Searching exactly.
 
 
@@ -257,7 +327,8 @@ def test_the_nearest_are_found(store: PgvectorStore) -> None:
         passing = [n for n in range(300) if compile_filter(where)(metadata[n])]
         for k in (1, 7, 50, 400):
             query = unit(rng, 1, 48)[0]
-            numbers, values = store.nearest(space, query, k, where, None)
+            numbers, values, is_exact = store.nearest(space, query, k, where, None)
+            assert is_exact
             assert len(set(numbers)) == len(numbers) == min(k, len(passing))
             assert set(numbers) <= set(passing)
             cosines = vectors[list(numbers)].astype(np.float64) @ query

@@ -163,20 +163,22 @@ class PgvectorStore(VectorStore):
         if not self._is_there():
             return 0
         with self._using(self._db.reading()) as db:
-            query = f"select count(*) from {self._table.quoted} where space = {space.index_uid}"
-            (count,) = db.execute(query).fetchone() or (0,)
-            return int(count)
+            return self._table.count(db, space)
 
     def drop(self, space: Partition) -> None:
         if self._is_there():
             with self._using(self._db.writing()) as db:
-                db.execute(f"delete from {self._table.quoted} where space = {space.index_uid}")
+                self._table.clear(db, space)
             if self._settings.ensure_schema:
                 with self._db.single() as db:
                     self._builds.drop(db, space)
 
     def finish_load(self, space: Partition) -> None:
-        if self.is_exact or not self._is_there() or not self._settings.ensure_schema:
+        if not self._is_there():
+            return
+        with self._using(self._db.writing()) as db:
+            self._table.merge_counts(db, space)
+        if self.is_exact or not self._settings.ensure_schema:
             return
         with self._using(self._db.reading()) as db:
             are_due = self._builds.are_due(db, space, self._ann.ranges(db, space))

@@ -29,6 +29,18 @@ _COLUMNS = {
     "fields": "jsonb not null",
 }
 _JSONB_VERSION = b"\x01"
+_CLEARED_AT_ONCE = 10_000
+_COUNT_CHANGES = """
+begin
+  if tg_op = 'TRUNCATE' then
+    delete from {counts};
+  else
+    insert into {counts} (space, vectors)
+      select space, case tg_op when 'INSERT' then count(*) else -count(*) end
+      from changed group by space;
+  end if;
+  return null;
+end"""
 
 
 class Table:
@@ -41,6 +53,7 @@ class Table:
         """
         self.name = name
         self.quoted = f'"{name}_vectors"'
+        self.counts = f'"{name}_counts"'
 
     def sql(self) -> list[str]:
         """Return the statements that create it in a database with the extension."""
@@ -53,7 +66,69 @@ class Table:
             # chooses the name, because a renamed table keeps the names of its indexes.
             f"create index on {self.quoted}"
             " using gin (fields jsonb_path_ops) with (fastupdate = off)",
+            *self._count_sql(),
         ]
+
+    def _count_sql(self) -> list[str]:
+        """Return the statements that let the database count the vectors of each space.
+
+        Counting them at each ingest would read a whole index. Triggers count whatever is written,
+        also by others: a vector that an administrator deletes must be missed. Each statement adds a
+        row, because writers would wait for each other to change the same row, or deadlock.
+        """
+        name = self.counts
+        execute = f"for each statement execute function {name}()"
+        return [
+            # If it is there, it counts the rows of a table that is gone.
+            f"drop table if exists {name}",
+            f"create table {name} (space bigint not null, vectors bigint not null)",
+            f"create index on {name} (space)",
+            f"create or replace function {name}() returns trigger language plpgsql"
+            f" set search_path from current as $${_COUNT_CHANGES.format(counts=name)}$$",
+            f"create trigger count_added after insert on {self.quoted}"
+            f" referencing new table as changed {execute}",
+            f"create trigger count_deleted after delete on {self.quoted}"
+            f" referencing old table as changed {execute}",
+            f"create trigger count_truncated after truncate on {self.quoted} {execute}",
+        ]
+
+    def count(self, db: psycopg.Connection, space: Partition) -> int:
+        """Return the number of vectors in a space."""
+        counted = f"sum(vectors) from {self.counts}"
+        if not self._has_counts(db):
+            counted = f"count(*) from {self.quoted}"
+        row = db.execute(f"select {counted} where space = {space.index_uid}").fetchone()
+        return int(row[0] or 0) if row else 0
+
+    def merge_counts(self, db: psycopg.Connection, space: Partition) -> None:
+        """Replace the rows that count a space's vectors by one with their sum.
+
+        Concurrent calls are possible, because each row is part of one sum only.
+        """
+        if self._has_counts(db):
+            db.execute(
+                f"with gone as (delete from {self.counts} where space = {space.index_uid}"
+                f" returning vectors) insert into {self.counts} (space, vectors)"
+                f" select {space.index_uid}, sum(vectors) from gone having sum(vectors) <> 0"
+            )
+
+    def clear(self, db: psycopg.Connection, space: Partition) -> None:
+        """Delete all vectors of a space."""
+        last = -1
+        of_space = f"from {self.quoted} where space = {space.index_uid} and number"
+        # In parts, because PostgreSQL keeps all rows of a statement for the triggers that count.
+        while True:
+            some = f"select number {of_space} > {last} order by number limit {_CLEARED_AT_ONCE}"
+            row = db.execute(f"select max(number) from ({some}) as part").fetchone()
+            if not row or row[0] is None:
+                break
+            db.execute(f"delete {of_space} > {last} and number <= {row[0]}")
+            last = row[0]
+        self.merge_counts(db, space)
+
+    def _has_counts(self, db: psycopg.Connection) -> bool:
+        """Return whether the vectors are counted; those of a renamed table are not."""
+        return db.execute("select to_regclass(%s) is null", [self.counts]).fetchone() == (False,)
 
     def is_there(self, db: psycopg.Connection, store: str) -> bool:
         """Return whether the table exists.
