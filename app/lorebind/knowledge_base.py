@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
     from lorebind_knowledge.evaluation.tuning import Tuning
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
-    from lorebind_knowledge.records import QueryResult
+    from lorebind_knowledge.records import MatchingTerms, QueryResult
     from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
     from lorebind_knowledge.service import KnowledgeService
 
@@ -199,12 +199,12 @@ class KnowledgeBase(AtPlace):
 
     async def aquery_explained(
         self, question: str, **settings: Unpack[RetrievalSettings]
-    ) -> tuple[QueryResult, ResolvedBinding, dict[str, dict[str, float]]]:
+    ) -> tuple[QueryResult, ResolvedBinding, MatchingTerms]:
         """Query as `query` does, and also return what explains the result.
 
         That is every setting with the location that set it, and by the id of each passage the
-        terms that it has in common with the question, most important first, with their shares of
-        `scores["terms"]`.
+        terms that it has in common with the question, most important first: the share of each in
+        `scores["terms"]`, and whether it is a related word.
 
         Args:
             question: any text that is not blank.

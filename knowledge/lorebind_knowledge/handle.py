@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
     from lorebind_knowledge.parts import Parts
-    from lorebind_knowledge.records import QueryResult
+    from lorebind_knowledge.records import MatchingTerms, QueryResult
     from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
 
 R = TypeVar("R")
@@ -243,10 +243,8 @@ class KnowledgeHandle:
         request = Retrieval((self.searchable,), question, settings or self.retrieval)
         return await self._parts.middleware.retrieve(request)
 
-    async def matching_terms(
-        self, question: str, result: QueryResult
-    ) -> dict[str, dict[str, float]]:
-        """Return the terms that the passages of a result and the question share, by passage."""
+    async def matching_terms(self, question: str, result: QueryResult) -> MatchingTerms:
+        """Return the terms that its passages in a result have in common with the question."""
         from lorebind_knowledge.retrieval.explaining import matching_terms
 
         return {} if self.is_existing else await matching_terms(self.kb, question, result.matches)

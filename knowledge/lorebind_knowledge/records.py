@@ -187,3 +187,17 @@ class QueryResult(Sequence["DocumentMatch"]):
 
     def __len__(self) -> int:
         return len(self.matches)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingTerm:
+    """A term that a question and a passage have in common."""
+
+    share: float
+    """Its share of `scores["terms"]`."""
+    related: bool
+    """Whether it is a related word, not one of the question's words or a piece of one."""
+
+
+MatchingTerms: TypeAlias = dict[str, dict[str, MatchingTerm]]
+"""By the id of a passage and the name of a term; the most important term comes first."""

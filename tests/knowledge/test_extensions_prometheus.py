@@ -21,6 +21,7 @@ from lorebind_knowledge.ingest.reindexing import reindex
 
 from .bench import Bench
 from .small_project import QUESTION, TEXTS, small_project
+from .sparse_words import SparseWords, with_sparse
 
 LABELS = {"kb_id", "strategy", "outcome", "operation", "vectors", "kind", "cache", "le"}
 
@@ -79,11 +80,25 @@ async def test_what_is_counted(tmp_path: Path, registry: CollectorRegistry) -> N
         "knowledge_ingest_duration_seconds",
         "knowledge_ingests",
         "knowledge_chunks",
+        "knowledge_chunks_with_terms",
         "knowledge_query_latency_seconds",
         "knowledge_queries",
         "knowledge_embedder_calls",
         "knowledge_cache_hits",
     }
+
+
+async def test_passages_with_terms(bench: Bench, registry: CollectorRegistry) -> None:
+    """Passages count when an ingest gives them terms, those of earlier ingests too."""
+    bench.change(events=Events([Prometheus(registry)]))
+    bench.write("a.md", "alpha")
+    await bench.ingest()
+    assert value(registry, "chunks_with_terms_total") == 0
+    with_sparse(bench, SparseWords())
+    bench.write("b.md", "beta")
+    await bench.ingest()
+    await bench.ingest()
+    assert value(registry, "chunks_with_terms_total") == 2
 
 
 async def test_failures_by_kind(bench: Bench, registry: CollectorRegistry) -> None:

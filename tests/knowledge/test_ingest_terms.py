@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lorebind_config.errors import EmbedderError, UsageError
+from lorebind_knowledge.embedders.sparse.local import LocalSparseEmbedder
 from lorebind_knowledge.index.adding_terms import passages_without_terms
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.retrieval.explaining import matching_terms
@@ -42,7 +43,7 @@ async def test_related_words_find_a_passage(bench: Bench, sparse: SparseWords) -
     """A passage is found by a word that only its terms have; the score of each signal is known."""
     garage(bench)
     report = await bench.ingest()
-    assert (report.texts_embedded, report.notices) == (3, [])
+    assert (report.texts_embedded, report.terms_added, report.notices) == (3, 3, [])
     result = await bench.ask("car")
     assert result.notices == []
     first, *others = result.matches
@@ -74,7 +75,7 @@ async def test_edits(bench: Bench, sparse: SparseWords) -> None:
     bench.remove("b.md")
     report = await bench.ingest()
     assert report.documents == counts(updated=1, removed=1, unchanged=1)
-    assert len(sparse.texts) == 1
+    assert len(sparse.texts) == report.terms_added == 1
     assert await matching(bench, "car doctor") == set()
     assert await missing(bench) == []
     sparse.batches.clear()
@@ -100,7 +101,7 @@ async def test_an_index_without_terms(bench: Bench) -> None:
     assert (report.texts_embedded, report.documents) == (0, counts(unchanged=5))
     assert report.notices == ["13 passages that were indexed before have terms now"]
     assert bench.embedder.batches == []
-    assert len(sparse.texts) == len(before)
+    assert len(sparse.texts) == report.terms_added == len(before)
     assert await bench.visible() == before
     result = await bench.ask("car")
     assert result.notices == []
@@ -203,9 +204,39 @@ async def test_matching_terms(bench: Bench, sparse: SparseWords) -> None:
     (terms,) = explained.values()
     assert [match.metadata["uri"] for match in matches if match.id in explained] == ["docs/a.md"]
     assert list(terms) == ["outside", "car"]
-    assert sum(terms.values()) == pytest.approx(1, abs=0.01)
+    assert sum(term.share for term in terms.values()) == pytest.approx(1, abs=0.01)
     with_sparse(bench, None)
     assert await matching_terms(bench.kb, "car outside", matches) == {}
+
+
+async def test_related_words_are_marked(bench: Bench, sparse: SparseWords) -> None:
+    """A term that the question does not contain is a related word."""
+    garage(bench)
+    await bench.ingest()
+    question = "Whose automobile waits?"
+    matches = (await bench.ask(question, top_k=1)).matches
+    (terms,) = (await matching_terms(bench.kb, question, matches)).values()
+    related = {name: term.related for name, term in terms.items()}
+    assert related == {"automobile": False, "waits": False, "car": True}
+
+
+@pytest.mark.parametrize(
+    ("word", "pieces"),
+    [
+        ("kubernetes", {"ku", "##ber", "##net", "##es"}),
+        ("Gitignore", {"gi", "##ti", "##re"}),  # the model gives "##gno" no weight
+        ("café", {"cafe"}),
+    ],
+)
+async def test_pieces_of_a_word(bench: Bench, word: str, pieces: set[str]) -> None:
+    """A word that the model splits into pieces, or reads without accents, is no related word."""
+    bench.change(sparse=LocalSparseEmbedder(min_weight=0))
+    bench.write("a.md", f"We have a {word} here.")
+    await bench.ingest()
+    question = f"Who has a {word}?"
+    matches = (await bench.ask(question)).matches
+    (terms,) = (await matching_terms(bench.kb, question, matches)).values()
+    assert pieces <= {name for name, term in terms.items() if not term.related}
 
 
 async def test_a_threshold_of_terms(bench: Bench, sparse: SparseWords) -> None:

@@ -47,6 +47,7 @@ from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
 if TYPE_CHECKING:
     from lorebind_knowledge.documents.listing import KnowledgeStats
+    from lorebind_knowledge.records import MatchingTerms
 
 app = command_group("List, exchange, ingest and query knowledge bases.")
 for command in (
@@ -388,7 +389,8 @@ def query(
     }
     with open_target(project) as loaded:
         kb = loaded.knowledge_base(kb_id, workflow=workflow)
-        binding, terms = None, dict[str, dict[str, float]]()
+        binding = None
+        terms: MatchingTerms = {}
         if explain:
             result, binding, terms = kb.query_explained(question, **settings)
         else:

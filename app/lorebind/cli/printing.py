@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from lorebind_bindings import Answer
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
     from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, SourceReport
-    from lorebind_knowledge.records import DocumentMatch, QueryResult
+    from lorebind_knowledge.records import (
+        DocumentMatch,
+        MatchingTerm,
+        MatchingTerms,
+        QueryResult,
+    )
 
 SNIPPET_LINES = 4
 SHORTEST_MARKED = 3
@@ -229,7 +234,7 @@ def print_matches(
     question: str,
     *,
     explain: bool = False,
-    terms: Mapping[str, Mapping[str, float]] | None = None,
+    terms: MatchingTerms | None = None,
 ) -> None:
     """Print ranked passages: score, relevance, file and lines, and a snippet with marked words.
 
@@ -238,7 +243,7 @@ def print_matches(
     from rich.text import Text
 
     out = console()
-    words, asked = _words_to_mark(question), set(words_of(question))
+    words = _words_to_mark(question)
     for rank, match in enumerate(result.matches, start=1):
         header = Text(f"{rank:>2}  {match.score:.3f}  ", style="bold")
         header.append(f"relevance {match.relevance:.3f}  ", style="dim")
@@ -251,8 +256,8 @@ def print_matches(
         if explain:
             figures = ", ".join(f"{name} {value:.3f}" for name, value in match.scores.items())
             out.print(Text(f"    figures: {one_line(figures)}", style="dim"), soft_wrap=True)
-            if shares := (terms or {}).get(match.id):
-                named = ", ".join(_term(name, share, asked) for name, share in shares.items())
+            if matching := (terms or {}).get(match.id):
+                named = ", ".join(_term(name, term) for name, term in matching.items())
                 out.print(Text(f"    terms: {one_line(named)}", style="dim"), soft_wrap=True)
         for line in _snippet(match.text, words):
             text = Text(f"    {visible(line)}")
@@ -265,9 +270,9 @@ def print_matches(
         print_line(f"{result.verdict} by {result.strategy}{stage} in {result.seconds:.3f} s")
 
 
-def _term(name: str, share: float, asked: Collection[str]) -> str:
-    """Return a term with its share; an arrow marks words that are not the question's own."""
-    return f"{'' if name in asked else '→ '}{name} {share:.2f}"
+def _term(name: str, term: MatchingTerm) -> str:
+    """Return a term with its share; an arrow marks related words."""
+    return f"{'→ ' if term.related else ''}{name} {term.share:.2f}"
 
 
 def print_chunks(chunks: Iterable[ChunkInfo]) -> None:

@@ -25,7 +25,7 @@ from lorebind_knowledge.documents.listing import (
 )
 from lorebind_knowledge.events import Event, Events, Extension
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
-from lorebind_knowledge.records import QueryResult
+from lorebind_knowledge.records import MatchingTerms, QueryResult
 
 if TYPE_CHECKING:
     from lorebind_bindings import ResolvedBinding
@@ -82,11 +82,11 @@ class RemoteKnowledgeBase:
 
     def query_explained(
         self, question: str, **settings: Any
-    ) -> tuple[QueryResult, ResolvedBinding, dict[str, dict[str, float]]]:
+    ) -> tuple[QueryResult, ResolvedBinding, MatchingTerms]:
         from lorebind_bindings import ResolvedBinding
 
         answer = self._query(question, settings, explain=True)
-        terms = read(dict[str, dict[str, float]], answer.get("terms"))
+        terms = read(MatchingTerms, answer.get("terms"))
         return read(QueryResult, answer), read(ResolvedBinding, answer.get("binding")), terms
 
     def _query(self, question: str, settings: Mapping[str, Any], **more: Any) -> Any:

@@ -144,6 +144,7 @@ class Prometheus(Extension):
         self._has_ingested = True
         self._metrics.ingests.labels(self._label(event), report.status).inc()
         self._metrics.ingest_seconds.labels(self._label(event)).observe(report.seconds)
+        self._metrics.terms.labels(self._label(event)).inc(report.terms_added)
         for source in report.sources:
             if source.status == "failed":
                 self._metrics.failures.labels(self._label(event), "source", "SourceError").inc()
@@ -212,6 +213,9 @@ class _Metrics:
             (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
         )
         self.chunks = counter("knowledge_chunks_total", "Chunks that ingests gave vectors")
+        self.terms = counter(
+            "knowledge_chunks_with_terms_total", "Chunks that completed ingests gave terms"
+        )
         self.ingests = counter("knowledge_ingests_total", "Ingests that ended", "outcome")
         self.queries = counter("knowledge_queries_total", "Searches", "strategy", "outcome")
         self.embedder_calls = counter(

@@ -472,6 +472,7 @@ class _Run:
                 self._emit("document_deleted", uri=uri)
         if not self._partial:
             index = await self._terms.complete(index)
+        report.terms_added = self._terms.count
         report.notices += self._terms.notices
         chunker = chunker_fingerprint(self._corpus)
         manifest = replace(index.manifest, chunker=chunker)

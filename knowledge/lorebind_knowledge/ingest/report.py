@@ -127,6 +127,8 @@ class IngestReport:
     texts_truncated: int = 0
     """Number of texts longer than the embedder's limit. Vectors do not represent their ends."""
     cache_hits: int = 0
+    terms_added: int = 0
+    """Number of passages that got terms of the sparse embedder."""
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
     without_text: list[str] = field(default_factory=list)

@@ -39,6 +39,8 @@ class TermsOfRun:
         """
         self._kb, self._lease, self._partial = kb, lease, partial
         self._sparse = kb.sparse
+        self.count = 0
+        """The number of passages that got terms."""
         self._calls = asyncio.Semaphore(max(kb.sparse.max_concurrent, 1) if kb.sparse else 1)
         self._unknown: Counter[str] = Counter()
         """The number of passages by language that the sparse embedder does not know."""
@@ -72,6 +74,7 @@ class TermsOfRun:
             except (LorebindError, asyncio.CancelledError):
                 self._stopped = True
                 raise
+        self.count += len(known)
         vectors = iter(embedded)
         return [next(vectors) if self._knows(lang) else no_terms() for _, lang in texts]
 

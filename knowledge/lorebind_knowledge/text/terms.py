@@ -81,6 +81,13 @@ def query_terms(question: str, languages: Collection[str]) -> Counter[str]:
     return terms
 
 
+def without_accents(word: str) -> str:
+    """Return a word without the accents of its letters."""
+    parts = unicodedata.normalize("NFD", word)
+    plain = "".join(char for char in parts if not _FIRST_MARK <= char <= _LAST_MARK)
+    return unicodedata.normalize("NFC", plain)
+
+
 class _Stems(dict[str, str]):
     """A cache that maps words to their stored forms, which are separated by spaces."""
 
@@ -97,7 +104,7 @@ class _Stems(dict[str, str]):
 
     def _stored(self, run: str) -> Iterable[str]:
         if not _is_unspaced(run):
-            return (_without_accents(self._stem(run)),)
+            return (without_accents(self._stem(run)),)
         letters = _letters(run)
         return [*letters, *map("".join, pairwise(letters))]
 
@@ -117,12 +124,6 @@ def _forms(word: str, language: str) -> Iterable[str]:
         pairs = list(map("".join, pairwise(letters)))
         forms += pairs or letters or [_stems(language)[run]]
     return forms
-
-
-def _without_accents(word: str) -> str:
-    parts = unicodedata.normalize("NFD", word)
-    plain = "".join(char for char in parts if not _FIRST_MARK <= char <= _LAST_MARK)
-    return unicodedata.normalize("NFC", plain)
 
 
 def _runs(word: str) -> list[str]:

@@ -10,6 +10,8 @@ import httpx
 import pytest
 
 from lorebind import Project
+from lorebind.plain_data import as_data
+from lorebind.remote import RemoteProject
 
 from .conftest import PROJECT, problem, serving, write_project
 from .in_process import served
@@ -50,6 +52,39 @@ def test_several_knowledge_bases(api: httpx.Client) -> None:
     assert {match["metadata"]["kb_id"] for match in answer["matches"]} == {"handbook", "tours"}
     assert api.delete("/knowledge-bases/tours").status_code == 204
     assert problem(api.post("/query", json=both)) == (404, "not_found")
+
+
+def test_matching_terms(tmp_path: Path) -> None:
+    """The terms of each passage, for one knowledge base, for several and for a remote project."""
+    bases = [
+        {"id": name, "sparse": "local", "sources": [{"type": "inline", "documents": [document]}]}
+        for name, document in (
+            ("setup", {"id": "a", "text": "The installation takes ten minutes on a notebook."}),
+            ("office", {"id": "b", "text": "Every employee gets a laptop and a chair."}),
+        )
+    ]
+    folder = write_project(tmp_path / "shop", PROJECT | {"knowledge_bases": bases})
+    question = "How do I install it on a laptop?"
+    body = {"query": question, "explain": True}
+    with Project.load(folder) as project:
+        for name in ("setup", "office"):
+            project.ingest(name)
+        _, _, here = project.knowledge_base("setup").query_explained(question)
+    with serving(folder) as server, server.client() as api:
+        one = api.post("/knowledge-bases/setup/query", json=body).json()
+        several = api.post("/query", json=body | {"knowledge_bases": ["setup", "office"]}).json()
+        with RemoteProject(f"unix:{server.socket}") as remote:
+            _, _, there = remote.knowledge_base("setup").query_explained(question)
+    assert there == here
+    assert one["terms"] == as_data(here)
+    of_setup, of_office = (
+        next(match["id"] for match in several["matches"] if match["metadata"]["kb_id"] == name)
+        for name in ("setup", "office")
+    )
+    assert several["terms"].keys() == {of_setup, of_office}
+    assert several["terms"][of_setup] == one["terms"][of_setup]
+    assert several["terms"][of_setup]["installation"]["related"]
+    assert not several["terms"][of_office]["laptop"]["related"]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from lorebind.server.server import SeenKnowledgeBase, SeenProject
 from lorebind_bindings import bind, override
 from lorebind_config.declarations.retrieval import Filters, Strategy
 from lorebind_knowledge.documents.listing import KnowledgeStats
+from lorebind_knowledge.records import MatchingTerms
 from lorebind_knowledge.retrieval.base import check_question
 
 router = APIRouter(tags=["search"])
@@ -63,8 +64,8 @@ class Query(Settings):
     )
     explain: bool = Field(
         False,
-        description="Add every setting in effect, as `binding`, and for one knowledge base the "
-        "matching `terms` of each passage.",
+        description="Add every setting in effect, as `binding`, and the matching `terms` of each "
+        "passage.",
     )
 
 
@@ -85,7 +86,7 @@ async def query(project: SeenProject, kb_id: str, body: Query) -> Any:
     if not body.explain:
         return json_response(as_data(await kb.aquery(body.query, **body.settings)))
     result, binding, terms = await kb.aquery_explained(body.query, **body.settings)
-    return json_response(as_data(result) | {"binding": as_data(binding), "terms": terms})
+    return json_response(as_data(result) | as_data({"binding": binding, "terms": terms}))
 
 
 @router.post("/query", response_model=Found)
@@ -93,14 +94,15 @@ async def query_several(project: SeenProject, body: QueryOfSeveral) -> Any:
     """Return the best passages of several knowledge bases for a question, best first."""
     kb_ids = body.knowledge_bases
     settings = {name: value for name, value in body.settings.items() if value is not None}
-    data = as_data(
-        await project.aquery_many(kb_ids, body.query, workflow=body.workflow, **settings)
-    )
-    if body.explain:
-        data["binding"] = as_data(
-            override(bind(project.config, kb_ids[0], body.workflow), **settings)
-        )
-    return json_response(data)
+    result = await project.aquery_many(kb_ids, body.query, workflow=body.workflow, **settings)
+    if not body.explain:
+        return json_response(as_data(result))
+    binding = override(bind(project.config, kb_ids[0], body.workflow), **settings)
+    terms: MatchingTerms = {}
+    for kb_id in kb_ids:
+        handle = project.knowledge.open(kb_id, body.workflow)
+        terms |= await handle.matching_terms(body.query, result)
+    return json_response(as_data(result) | as_data({"binding": binding, "terms": terms}))
 
 
 @router.get("/knowledge-bases/{kb_id}/stats", response_model=KnowledgeStats)
