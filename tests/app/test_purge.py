@@ -44,7 +44,13 @@ knowledge_bases:
 GONE = OrphanedIndex("file", "rules", "default", "project", documents=1, chunks=1)
 NOTHING = "no data is left of knowledge bases that are no longer declared\n"
 
-KEPT = {"catalog_schema", "catalog_leases", "catalog_embeddings", "store_spaces"}
+KEPT = {
+    "catalog_schema",
+    "catalog_leases",
+    "catalog_embeddings",
+    "catalog_embedding_sizes",
+    "store_spaces",
+}
 """Tables that belong to no knowledge base, or contain nothing about its content."""
 
 

@@ -19,6 +19,7 @@ import pytest
 from lorebind_config.errors import EmbedderError, StoreError
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
+from lorebind_knowledge.catalog import embedding_cache
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.schema import CATALOG
@@ -95,6 +96,35 @@ async def test_the_least_recently_used_go(database: Database, clock: Clock) -> N
     await embed_each(cache, "c", "e")
     assert await cache.trim() == 1
     assert cached(cache, "cde") == ["c", "e"]
+
+
+def sizes(database: Database) -> tuple[int, int, int]:
+    """Return the stored size of all vectors, their size, and the number of rows that store it."""
+    with database.reading() as sql:
+        stored = "select coalesce(sum(bytes), 0), count(*) from catalog_embedding_sizes"
+        ((total, rows),) = sql.run(stored)
+        ((actual,),) = sql.run("select coalesce(sum(size), 0) from catalog_embeddings")
+    return total, actual, rows
+
+
+async def test_the_size_is_stored(
+    database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each write stores by how much all vectors grew, in few rows; an excess is corrected."""
+    monkeypatch.setattr(embedding_cache, "_CHANGES_MERGED_FROM", 5)
+    cache = EmbeddingCache(database, 20 * VECTOR, clock)
+    for count in range(1, 10):
+        await embed_each(cache, f"text {count}")
+        assert sizes(database) == (count * VECTOR, count * VECTOR, count)
+    await cache.trim()
+    assert sizes(database) == (9 * VECTOR, 9 * VECTOR, 1)
+    await cache.embed(CountingEmbedder(), [f"more {count}" for count in range(14)])
+    await cache.trim()
+    assert sizes(database)[:2] == (20 * VECTOR, 20 * VECTOR)
+    with database.writing() as sql:
+        sql.insert("catalog_embedding_sizes", [{"bytes": 7 * VECTOR}])
+    assert await cache.trim() == 0
+    assert sizes(database)[:2] == (20 * VECTOR, 20 * VECTOR)
 
 
 async def test_a_damaged_size(tmp_path: Path, clock: Clock) -> None:
@@ -242,6 +272,8 @@ def test_many_trim_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: 
     # A vector that one has evicted may have been missed and stored again by another.
     assert gone >= 150
     assert len(cached(cache, texts)) == 50
+    stored, actual, _ = sizes(databases[0])
+    assert stored >= actual
     for database in databases:
         database.close()
 
@@ -311,6 +343,8 @@ def test_killed_anywhere(tmp_path: Path) -> None:
         wrong = "select count(*) from catalog_embeddings where size != length(vector)"
         assert db.execute(wrong).fetchone() == (0,)
     database = EmbeddedDatabase(path, CATALOG)
+    stored, actual, _ = sizes(database)
+    assert stored == actual
     cache, embedder = EmbeddingCache(database, 100 * VECTOR), CountingEmbedder()
     texts = [f"text {number}" for number in range(600)]
     embedded = asyncio.run(cache.embed(embedder, texts))

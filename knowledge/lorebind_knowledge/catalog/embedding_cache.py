@@ -2,6 +2,10 @@
 
 It stores the vectors of dense and of sparse embedders in one table, each kind as its codec says.
 
+The size of all vectors is the sum of the changes that transactions have added to a table, so that
+writers need not wait for each other to change one row. If two processes write the same vector, it
+counts twice, until `trim` finds the sum above the limit and reads the sizes of all vectors.
+
 The least recently used vectors are evicted. Only the day of the last use is stored, so most reads
 write nothing. The first use of a day is noted in memory and written together with many others. A
 crash loses such notes, but no vectors.
@@ -46,6 +50,8 @@ _SECONDS_PER_DAY = 86_400
 _NOTED_AT_ONCE = 2_000
 _GOING_AT_ONCE = 500
 """Rows per transaction, so that a large eviction does not block other writers for long."""
+_CHANGES_MERGED_FROM = 1_000
+_CHANGES = "from catalog_embedding_sizes"
 _OLDEST = "select key, size from catalog_embeddings order by used_on, created_at limit :limit"
 
 
@@ -195,7 +201,7 @@ class EmbeddingCache:
             StoreError: the catalog cannot be written.
         """
         evicted = 0
-        while count := await call(self._trim_some):
+        while await call(self._is_too_large) and (count := await call(self._trim_some)):
             evicted += count
         return evicted
 
@@ -232,6 +238,7 @@ class EmbeddingCache:
         ]
         with self._database.writing() as sql:
             sql.insert("catalog_embeddings", rows, _PUT_AGAIN)
+            _add_change(sql, sum(map(len, blobs.values())))
 
     def _note(self, keys: Iterable[str]) -> None:
         """Note that these were used today. Many notes are written together, the rest by `trim`."""
@@ -252,23 +259,29 @@ class EmbeddingCache:
                     keys=noted,
                 )
 
-    def _trim_some(self) -> int:
+    def _is_too_large(self) -> bool:
+        """Return whether vectors may have to be evicted; save what is noted."""
         self._save()
-        if self._max_bytes is None:
-            return 0
         with self._database.reading() as sql:
-            if _bytes_of_all(sql) <= self._max_bytes:
-                return 0
+            ((changes, size),) = sql.run(f"select count(*), coalesce(sum(bytes), 0) {_CHANGES}")
+        if changes > _CHANGES_MERGED_FROM:
+            with self._alone() as sql:
+                _merge_changes(sql)
+        return self._max_bytes is not None and size > self._max_bytes
+
+    def _trim_some(self) -> int:
+        assert self._max_bytes is not None
         with self._alone() as sql:
             # Read again: another process may have evicted vectors in the meantime.
-            excess = _bytes_of_all(sql) - self._max_bytes
-            going: list[str] = []
+            excess = _counted_again(sql) - self._max_bytes
+            going: dict[str, int] = {}
             for key, size in sql.run(_OLDEST, limit=_GOING_AT_ONCE):
                 if excess <= 0:
                     break
-                going.append(key)
-                excess -= size if type(size) is int else 0  # a damaged row is evicted too
-            sql.run("delete from catalog_embeddings where key in (:*going)", going=going)
+                going[key] = size if type(size) is int else 0  # a damaged row is evicted too
+                excess -= going[key]
+            sql.run("delete from catalog_embeddings where key in (:*going)", going=list(going))
+            _add_change(sql, -sum(going.values()))
         return len(going)
 
     @contextmanager
@@ -373,5 +386,20 @@ def _keys(embedder: Embedder | SparseEmbedder, texts: Iterable[str]) -> list[str
     return [digest(*owner, text) for text in texts]
 
 
-def _bytes_of_all(sql: Sql) -> int:
-    return int(sql.run("select coalesce(sum(size), 0) from catalog_embeddings")[0][0])
+def _add_change(sql: Sql, size: int) -> None:
+    if size:
+        sql.insert("catalog_embedding_sizes", [{"bytes": size}])
+
+
+def _merge_changes(sql: Sql) -> None:
+    """Replace the changes by one."""
+    _add_change(sql, sum(change for (change,) in sql.run(f"delete {_CHANGES} returning bytes")))
+
+
+def _counted_again(sql: Sql) -> int:
+    """Replace the changes by the size of all vectors, and return it."""
+    # In this order: what others write in between may count twice, and never not at all.
+    sql.run(f"delete {_CHANGES}")
+    size = int(sql.run("select coalesce(sum(size), 0) from catalog_embeddings")[0][0])
+    _add_change(sql, size)
+    return size

@@ -162,6 +162,10 @@ STATEMENTS = (
     # Covers all queries about size and use, so that they read no vectors.
     "create index if not exists catalog_embeddings_use"
     " on catalog_embeddings (used_on, created_at, size)",
+    """create table if not exists catalog_embedding_sizes (
+  row [count],
+  bytes bigint not null -- by which all embeddings became larger, see `embedding_cache`
+)""",
 )
 
 
