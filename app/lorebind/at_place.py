@@ -184,8 +184,9 @@ class AtPlace:
             model: the model that answers, see the class.
             request: fields of `lorebind_bindings.Request` (`query`, `instructions`, `history`,
                 `attachments`, `retrieved_contexts`, `max_tokens`, `config`, `tools`,
-                `max_iterations`, `output_schema`), and fields of `retrieval` to override, such as
-                `top_k`. Instructions, tools and schema default to those of the agent.
+                `max_iterations`, `output_schema`, `model_settings`), and fields of `retrieval` to
+                override, such as `top_k`. Instructions, tools and schema default to those of the
+                agent.
 
         Raises:
             UsageError: the question is blank, or a tool of the agent is not a tool.

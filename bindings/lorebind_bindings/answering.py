@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.retrieving import BoundResult, Verdict
     from lorebind_knowledge.service import KnowledgeService
-    from lorebind_prompts import Citation, RetrievedContext, TokenCounter
+    from lorebind_prompts import Citation, Mention, RetrievedContext, TokenCounter
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,15 @@ class Answer:
     results: list[BoundResult]
     """The search result of each binding, whether its passages were offered or not."""
     usage: dict[str, Any] = field(default_factory=dict)
-    """`prompt_tokens`, `tokenizer` and `exact`, and under `model` the usage that the model
-    reported."""
+    """`prompt_tokens` and `completion_tokens`, `tokenizer` and `exact`, and under `model` the usage
+    that the model reported."""
     output: Any = None
     """The value that matches the `output_schema`, with `text` as its JSON. Without a schema, the
     same as `text`."""
     blocks: list[Block] = field(default_factory=list)
     """The blocks that were put into the prompt, with the `inject_as` of their bindings."""
+    mentions: list[Mention] = field(default_factory=list)
+    """Every place in the text that cites a passage; empty with an `output_schema`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class Request:
     """Maximum number of rounds of tool calls. Parallel calls count as one round."""
     output_schema: Mapping[str, Any] | None = None
     """The JSON Schema of the answer. None means that the answer is text."""
+    model_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of the model's calls, such as `temperature`, if the model has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,8 @@ class ModelRequest:
     """The messages to send. Tool calls and their replies are appended."""
     injection: Injection
     counter: TokenCounter
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of each call of the model."""
     loop: ToolLoop = field(default_factory=ToolLoop)
     earlier: Sequence[Citation] = ()
     """Passages that earlier messages contain."""
@@ -155,7 +161,10 @@ async def answer(
             with naming_failures(model):
                 client = prepared.loop.client(model)
                 response: AIMessage = await call_client(
-                    client.invoke, client.ainvoke, prepared.messages, request.config
+                    partial(client.invoke, **prepared.settings),
+                    partial(client.ainvoke, **prepared.settings),
+                    prepared.messages,
+                    request.config,
                 )
             if not await prepared.goes_on(response):
                 return await _finish(prepared, response)
@@ -227,7 +236,7 @@ class AnswerStream:
             self._whole = None
             with naming_failures(self._model):
                 client = prepared.loop.client(self._model)
-                chunks: Any = client.astream(prepared.messages, self._config)
+                chunks: Any = client.astream(prepared.messages, self._config, **prepared.settings)
                 async with aclosing(chunks):
                     while (chunk := await self._anext(chunks)) is not None:
                         if (text := self._heard(chunk)) and not prepared.loop.output:
@@ -245,7 +254,7 @@ class AnswerStream:
             self._whole = None
             with naming_failures(self._model):
                 client = prepared.loop.client(self._model)
-                chunks: Any = client.stream(prepared.messages, self._config)
+                chunks: Any = client.stream(prepared.messages, self._config, **prepared.settings)
                 with closing(chunks):
                     while (chunk := self._next(chunks)) is not None:
                         if (text := self._heard(chunk)) and not prepared.loop.output:
@@ -335,7 +344,7 @@ async def _prepare(
         history=history,
         attachments=request.attachments,
     )
-    return ModelRequest(messages, injection, counter, loop)
+    return ModelRequest(messages, injection, counter, request.model_settings, loop)
 
 
 async def _finish(prepared: ModelRequest, response: AIMessage) -> Answer:
@@ -356,6 +365,7 @@ def finished(prepared: ModelRequest, response: AIMessage) -> Answer:
     checked = check("\n\n".join(texts_in(output)), offered)
     usage = {
         "prompt_tokens": count_messages(prepared.messages, counter),
+        "completion_tokens": counter.count(loop.output.text if loop.output else output),
         "tokenizer": counter.name,
         "exact": counter.exact,
     }
@@ -375,4 +385,5 @@ def finished(prepared: ModelRequest, response: AIMessage) -> Answer:
         usage=usage,
         output=output,
         blocks=injection.blocks,
+        mentions=[] if loop.output else checked.mentions,
     )

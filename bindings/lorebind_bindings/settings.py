@@ -94,6 +94,7 @@ class GenerateSettings(RetrievalSettings, total=False):
     tools: Sequence[BaseTool]
     max_iterations: int
     output_schema: Mapping[str, Any] | None
+    model_settings: Mapping[str, Any]
 
 
 REQUEST_SETTINGS = GenerateSettings.__optional_keys__ - (

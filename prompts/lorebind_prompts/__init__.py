@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lorebind_prompts.builder import with_instructions as with_instructions
     from lorebind_prompts.citations import Citation as Citation
     from lorebind_prompts.citations import CitedAnswer as CitedAnswer
+    from lorebind_prompts.citations import Mention as Mention
     from lorebind_prompts.citations import check as check
     from lorebind_prompts.citations import label as label
     from lorebind_prompts.contexts import RetrievedContext as RetrievedContext
@@ -47,7 +48,7 @@ else:
                 "build_messages count_messages last_question messages_of put_before_question "
                 "user_texts with_instructions"
             ),
-            ".citations": "Citation CitedAnswer check label",
+            ".citations": "Citation CitedAnswer Mention check label",
             ".contexts": "RetrievedContext",
             ".extractive": "ExtractiveChatModel",
             ".rendering.base": "Passage Renderer",

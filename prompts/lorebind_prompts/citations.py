@@ -20,7 +20,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from lorebind_knowledge.text.markdown import code_spans, is_escaped, outside_fences
 from lorebind_prompts.cleaning import clean_line
@@ -64,6 +65,14 @@ class Citation:
         return label(self.metadata)
 
     @property
+    def url(self) -> str:
+        """An address for clients: that in the metadata, the uri if it is one, else `lorebind://`."""
+        for address in (self.metadata.get("url"), self.uri):
+            if isinstance(address, str) and address.startswith(("https://", "http://")):
+                return address
+        return f"lorebind://{self.metadata.get('kb_id', '')}/{quote(self.uri, safe='')}"
+
+    @property
     def number(self) -> int:
         """The number in its marker."""
         return int(self.marker.strip("[]"))
@@ -91,6 +100,15 @@ class Citation:
         return cls(**{name: data[name] for name in names}, content=content, also=also)
 
 
+class Mention(NamedTuple):
+    """One place in an answer that cites a passage. Several can be in one pair of brackets."""
+
+    start: int
+    end: int
+    """The brackets are `text[start:end]`."""
+    citation: Citation
+
+
 @dataclass(frozen=True, slots=True)
 class CitedAnswer:
     """An answer with the passages that its markers stand for."""
@@ -100,6 +118,8 @@ class CitedAnswer:
     """Only the cited passages, in the order in which the answer first names them."""
     unknown: list[str] = field(default_factory=list)
     """Markers in the answer that stand for no passage of the prompt."""
+    mentions: list[Mention] = field(default_factory=list)
+    """Every place that cites one of the passages, in the order of the text."""
 
 
 def label(metadata: Mapping[str, Any]) -> str:
@@ -151,11 +171,17 @@ def check(text: str, citations: Sequence[Citation]) -> CitedAnswer:
     its `unknown`. Pass the whole answer: whether brackets are a marker can depend on later text.
     """
     by_marker = {citation.marker: citation for citation in citations}
-    named = list(dict.fromkeys(_markers(_without_code(text))))
+    found = list(_markers(_without_code(text)))
+    mentions = [
+        Mention(start, end, by_marker[marker])
+        for marker, start, end in found
+        if marker in by_marker
+    ]
     return CitedAnswer(
         text=text,
-        citations=[by_marker[marker] for marker in named if marker in by_marker],
-        unknown=[marker for marker in named if marker not in by_marker],
+        citations=list({citation.marker: citation for *_, citation in mentions}.values()),
+        unknown=list(dict.fromkeys(marker for marker, *_ in found if marker not in by_marker)),
+        mentions=mentions,
     )
 
 
@@ -168,7 +194,8 @@ def escape_markers(text: str) -> str:
     return "\\".join(text[start:end] for start, end in pairwise([0, *places, len(text)]))
 
 
-def _markers(text: str) -> Iterator[str]:
+def _markers(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the markers, each with the span of its brackets."""
     for match in _unlinked(text):
         for part in re.split(_JOINT, match[1]):
             numbers = [_plain(number) for number in _NUMBER.findall(part)]
@@ -176,9 +203,10 @@ def _markers(text: str) -> Iterator[str]:
             if max(len(first), len(last)) < _LONGEST_NUMBER:
                 start, stop = int(first), int(last)
                 if start <= stop < start + _LONGEST_RANGE:
-                    yield from (f"[{number}]" for number in range(start, stop + 1))
+                    for number in range(start, stop + 1):
+                        yield f"[{number}]", *match.span()
                     continue
-            yield f"[{first}-{last}]" if len(numbers) > 1 else f"[{first}]"
+            yield f"[{first}-{last}]" if len(numbers) > 1 else f"[{first}]", *match.span()
 
 
 def _plain(number: str) -> str:

@@ -271,7 +271,12 @@ async def test_usage_counts_the_messages(ask: Ask, model: Scripted) -> None:
         return sum(len(str(message.text).split()) + 4 for message in messages)
 
     reply = await ask("[{ id: guide }, { id: rules }]", instructions="Be short.")
-    expected = {"prompt_tokens": words(model.heard[0]), "tokenizer": "words", "exact": True}
+    expected = {
+        "prompt_tokens": words(model.heard[0]),
+        "completion_tokens": len(reply.text.split()),
+        "tokenizer": "words",
+        "exact": True,
+    }
     assert reply.usage == expected
 
 

@@ -14,6 +14,7 @@ from lorebind.server.middleware.guard import REQUEST_SECONDS, Hosts, RequestGuar
 from lorebind.server.problems import MEDIA_TYPE, STATUS
 from lorebind.server.routes import (
     answers,
+    chat_completions,
     documents,
     knowledge_bases,
     overview,
@@ -95,6 +96,7 @@ def make_app(
         api.include_router(routes.router)
     api.include_router(resources.bindings)
     app.include_router(api)
+    app.include_router(chat_completions.router)
     app.include_router(overview.health)
     app.include_router(overview.router)
     limit = declared.rate_limit
@@ -105,6 +107,8 @@ def make_app(
         rates=None if limit is None else Rates(limit),
         is_draining=lambda: server.is_draining,
         seconds=seconds,
-        longer={f"{PREFIX}{answers.PATH}": declared.answer_seconds},
+        longer=dict.fromkeys(
+            (f"{PREFIX}{answers.PATH}", chat_completions.COMPLETIONS), declared.answer_seconds
+        ),
         log_failure=server.log_failure,
     )

@@ -132,7 +132,7 @@ def events_of(
     events: AsyncGenerator[bytes, None],
     failure: str,
     stopped: ProblemError,
-    **about: Any,
+    show: Callable[[ProblemError], bytes] | None = None,
 ) -> EventStream:
     """Answer with events, and with an event `error` if one of them cannot be made.
 
@@ -142,7 +142,7 @@ def events_of(
         events: the encoded events; closed if the client disconnects.
         failure: what failed then, for the log of unexpected errors.
         stopped: the error if the server stops first.
-        about: further data of an `error`.
+        show: encodes the error; None means an event `error` with the problem document.
     """
 
     async def content() -> AsyncGenerator[bytes, None]:
@@ -160,7 +160,8 @@ def events_of(
                 await _end(following)
                 await events.aclose()
         for problem in problems:
-            yield encode("error", {**about, **problem.document(request.url.path)})
+            document = problem.document(request.url.path)
+            yield encode("error", document) if show is None else show(problem)
 
     return EventStream(server, content())
 
@@ -197,8 +198,11 @@ async def answer_with_events(request: Request, server: Server, run: RunStream) -
         if failure is not None:
             raise failure
 
-    problem = stopped(run.thread_id)
-    return events_of(request, server, events(), "a run failed", problem, thread_id=run.thread_id)
+    def show(problem: ProblemError) -> bytes:
+        document = problem.document(request.url.path)
+        return encode("error", {"thread_id": run.thread_id, **document})
+
+    return events_of(request, server, events(), "a run failed", stopped(run.thread_id), show)
 
 
 @contextmanager

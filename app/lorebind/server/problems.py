@@ -15,6 +15,15 @@ from lorebind_config.reading.at_run_time import pointer
 
 MEDIA_TYPE = "application/problem+json"
 
+OPENAI = "/v1/"
+"""The start of the paths that answer as OpenAI does."""
+_INVALID = "invalid_request_error"
+_OPENAI_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+}
+
 STATUS = {
     "invalid_json": 400,
     "invalid_cursor": 400,
@@ -109,8 +118,28 @@ class ProblemError(Exception):
         }
 
     def response(self, instance: str = "") -> Response:
-        body = json.dumps(self.document(instance), ensure_ascii=True).encode()
-        return Response(body, self.status, dict(self.headers), MEDIA_TYPE)
+        """Return the answer, below `/v1/` in OpenAI's shape."""
+        if instance.startswith(OPENAI):
+            status, data, kind = *openai_error(self), "application/json"
+        else:
+            status, data, kind = self.status, self.document(instance), MEDIA_TYPE
+        body = json.dumps(data, ensure_ascii=True).encode()
+        return Response(body, status, dict(self.headers), kind)
+
+
+def openai_error(problem: ProblemError) -> tuple[int, dict[str, Any]]:
+    """Return the status and the body of an error as OpenAI's clients read it."""
+    status = 400 if problem.status in (413, 415, 422) else problem.status
+    errors = problem.more.get("errors") or [{}]
+    details = [error["message"] for error in errors if "message" in error]
+    param = errors[0].get("pointer", "").removeprefix("/").replace("/", ".")
+    error = {
+        "message": "; ".join(details) or problem.detail,
+        "type": _OPENAI_TYPES.get(status, "server_error" if status >= 500 else _INVALID),
+        "param": param or None,
+        "code": problem.more.get("openai_code", problem.code),
+    }
+    return status, {"error": error}
 
 
 def problem_of(error: Exception) -> ProblemError:

@@ -54,7 +54,9 @@ async def served(
 
 
 def problem(response: httpx.Response) -> tuple[int, str]:
-    """Return the status and the code of a problem document."""
+    """Return the status and the code of a problem document, or of an error in OpenAI's shape."""
+    if response.url.path.startswith("/v1/"):
+        return response.status_code, response.json()["error"]["code"]
     assert response.headers["content-type"] == "application/problem+json"
     assert response.headers["x-content-type-options"] == "nosniff"
     document = response.json()

@@ -75,8 +75,13 @@ class Callers:
         self._reading: asyncio.Task[bool] | None = None
         self._outages = OutageLog("the tokens cannot be read", "the tokens can be read again")
 
-    async def of(self, headers: Headers) -> Caller:
+    async def of(self, headers: Headers, *, must_send_a_key: bool = False) -> Caller:
         """Return the caller of a request.
+
+        Args:
+            headers: the headers of the request.
+            must_send_a_key: whether clients send a key even if there is no token, as OpenAI's do;
+                the server then ignores it.
 
         Raises:
             ProblemError: the token is missing or not valid, the tenant is not one of the token's,
@@ -86,7 +91,7 @@ class Callers:
         credentials = headers.getlist("authorization")
         text, now = _bearer(credentials), time.monotonic()
         await self._read_since(now - _CACHE_SECONDS)
-        if not credentials and self._open:
+        if self._open and (must_send_a_key or not credentials):
             return Caller(tenant, None)
         token = find_token(text, self._by_id)
         if token is None and text:  # it may have been created just now

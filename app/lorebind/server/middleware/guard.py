@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from lorebind.server.bodies import MOST_VALUES, has_too_many_values
-from lorebind.server.problems import RETRY_SECONDS, ProblemError, problem_of
+from lorebind.server.problems import OPENAI, RETRY_SECONDS, ProblemError, problem_of
 from lorebind_config.checks.template_checks import texts
 from lorebind_config.namespace import tenant
 
@@ -125,7 +125,8 @@ class RequestGuard:
             return
         headers = Headers(scope=scope)
         self._hosts.check(headers)
-        caller = await self._callers.of(headers)
+        is_openai = scope["path"].startswith(OPENAI)
+        caller = await self._callers.of(headers, must_send_a_key=is_openai)
         state.caller = caller.name
         scope.setdefault("state", {})["caller"] = caller
         if self._rates is not None:

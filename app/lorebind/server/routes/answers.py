@@ -111,6 +111,23 @@ async def answer(
 async def _events(stream: AnswerStream, seconds: float) -> AsyncGenerator[bytes, None]:
     yield encode("retrieval", {"results": _results(stream)})
     cited = 0
+    async with aclosing(in_time(stream, seconds)) as parts:
+        async for part in parts:
+            yield encode("text", {"text": part})
+            if "]" in part:  # a marker may be complete now
+                citations = stream.citations
+                for citation in citations[cited:]:
+                    yield encode("citation", citation.as_data())
+                cited = len(citations)
+    yield encode("end", _data(stream.answer))
+
+
+async def in_time(stream: AnswerStream, seconds: float) -> AsyncGenerator[str, None]:
+    """Yield the parts of an answer.
+
+    Raises:
+        ProblemError: it takes longer than `seconds`.
+    """
     deadline = asyncio.get_running_loop().time() + seconds
     async with aclosing(stream.__aiter__()) as parts:
         while True:
@@ -121,14 +138,8 @@ async def _events(stream: AnswerStream, seconds: float) -> AsyncGenerator[bytes,
                 detail = f"the answer took longer than {seconds:g} s and was cancelled"
                 raise ProblemError("timeout", detail) from None
             if part is None:
-                break
-            yield encode("text", {"text": part})
-            if "]" in part:  # a marker may be complete now
-                citations = stream.citations
-                for citation in citations[cited:]:
-                    yield encode("citation", citation.as_data())
-                cited = len(citations)
-    yield encode("end", _data(stream.answer))
+                return
+            yield part
 
 
 def _data(answer: Answer) -> dict[str, Any]:
