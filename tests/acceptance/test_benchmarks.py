@@ -19,6 +19,7 @@ RUNS = {
     "extractors": "{folder}",
     "follow_ups": "--embedder hashing",
     "ingest": "{folder} --rounds 1 --files 10",
+    "large": "--sizes 200 --questions 2 --add 10 --rest 20 --dsn {dsn}",
     "latency": "--sizes 200 --rounds 1 --questions 2",
     "loading": "--rounds 1 --pages 25",
     "loop_stall": "--rounds 1 --askers 2 --files 5",
