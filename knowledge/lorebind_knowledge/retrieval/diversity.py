@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from lorebind_knowledge.text.splitting import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     from lorebind_knowledge.records import DocumentMatch
     from lorebind_knowledge.retrieval.query import Candidate
@@ -46,33 +47,38 @@ def without_repeats(
         matches: the best first.
         most: the maximum number of matches; later ones are not inspected. None means all.
     """
-    unique: list[tuple[DocumentMatch, _Runs, list[str]]] = []
+    unique: list[tuple[DocumentMatch, list[str]]] = []
     """Passages of which no two are near duplicates, and the uris of their duplicates' documents."""
-    all_runs: _Runs = set()
+    runs = cache(_runs)
+    hashes: set[int] = set()
     for match in matches:
-        runs = _runs(match.text)
+        words, known = words_of(match.text), len(hashes)
+        hashes.update(map(hash, _triples(words)))
+        count, new = max(len(words) - _RUN + 1, 0), len(hashes) - known
         # Most passages share too few runs with all others together to be similar to one of them.
-        rivals = unique if len(all_runs & runs) >= SIMILAR * len(runs) else ()
-        original = next((uris for _, other, uris in rivals if _alike(other, runs)), None)
+        # Comparing hashes shows it faster; equal hashes of different runs only cost time.
+        rivals = unique if count - new >= SIMILAR * count else ()
+        alike = (uris for other, uris in rivals if _alike(runs(other.text), runs(match.text)))
+        original = next(alike, None)
         if original is not None:
             original.append(str(match.metadata.get("uri", "")))
         elif len(unique) == most:
             break
         else:
-            unique.append((match, runs, []))
-            all_runs |= runs
+            unique.append((match, []))
     return [
         replace(match, metadata={**match.metadata, "also_in": sorted(set(uris))}) if uris else match
-        for match, _, uris in unique
+        for match, uris in unique
     ]
 
 
 def _runs(text: str) -> _Runs:
     """Return all three-word runs; the text itself if it has fewer words."""
-    words = words_of(text)
-    if len(words) < _RUN:
-        return {(" ".join(text.split()),)}
-    return set(zip(words, words[1:], words[2:], strict=False))
+    return set(_triples(words_of(text))) or {(" ".join(text.split()),)}
+
+
+def _triples(words: list[str]) -> Iterator[tuple[str, str, str]]:
+    return zip(words, words[1:], words[2:], strict=False)
 
 
 def _alike(runs: _Runs, other_runs: _Runs) -> bool:
