@@ -71,7 +71,7 @@ class Chunks:
         rows = self._run(
             "select version, live, entered from catalog_indexes where index_uid = :space"
         )
-        return State(*_counts(rows[0])) if rows else None
+        return state_of(rows[0]) if rows else None
 
     def swept(self) -> int | None:
         """Return the version up to which vectors may be gone; None if the index was dropped."""
@@ -235,6 +235,11 @@ class Chunks:
 
     def _column(self, query: str, **values: Any) -> list[Any]:
         return [value for (value,) in self._run(query, **values)]
+
+
+def state_of(row: Sequence[Any]) -> State:
+    """Return the state of an index from the columns `version`, `live` and `entered`."""
+    return State(*_counts(row))
 
 
 def _counts(row: Sequence[Any]) -> Sequence[int]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_config.namespace import IndexKey, Namespace, document_id
 from lorebind_knowledge.catalog import leases
+from lorebind_knowledge.catalog.chunks import state_of
 from lorebind_knowledge.catalog.rows import (
     HERE,
     OURS,
@@ -31,6 +32,7 @@ from lorebind_knowledge.text import terms
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from lorebind_knowledge.catalog.chunks import State
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
@@ -131,7 +133,12 @@ class Ledger:
 
     def index_within(self, sql: Sql, namespace: Namespace, state: str) -> IndexEntry | None:
         """Return the newest index in a state, or None, within a transaction."""
-        indexes = self._indexes_within(sql, namespace, state)
+        indexes = self._with_states(sql, namespace, state)
+        return indexes[0][0] if indexes else None
+
+    def searched_within(self, sql: Sql, namespace: Namespace) -> tuple[IndexEntry, State] | None:
+        """Return the index that searches read and its state, or None, within a transaction."""
+        indexes = self._with_states(sql, namespace, "active")
         return indexes[0] if indexes else None
 
     def namespaces(self, project: str) -> list[Namespace]:
@@ -196,7 +203,7 @@ class Ledger:
 
     def retired_indexes(self, namespace: Namespace) -> list[IndexEntry]:
         with self._database.reading() as sql:
-            return self._indexes_within(sql, namespace, "retired")
+            return [index for index, _ in self._with_states(sql, namespace, "retired")]
 
     def drop_index(self, sql: Sql, key: IndexKey) -> None:
         """Delete the rows of an index and its documents, within a write transaction."""
@@ -407,18 +414,22 @@ class Ledger:
                 check_types(row, _DOCUMENT_TYPES)
         return [DocumentEntry(*row) for row in rows]
 
-    def _indexes_within(self, sql: Sql, namespace: Namespace, state: str) -> list[IndexEntry]:
+    def _with_states(
+        self, sql: Sql, namespace: Namespace, state: str
+    ) -> list[tuple[IndexEntry, State]]:
         """Return all indexes in a state, newest first."""
         query = (
-            "select number, manifest, index_uid from catalog_indexes"
+            "select number, manifest, index_uid, version, live, entered from catalog_indexes"
             f" where {OURS} and state = :state order by number desc"
         )
         indexes = []
         with decoding(self._database, nullcontext(sql), "indexes"):
-            for number, encoded, index_uid in sql.run(query, **owner(namespace), state=state):
+            rows = sql.run(query, **owner(namespace), state=state)
+            for number, encoded, index_uid, *counts in rows:
                 check_types((number, index_uid), (int, int))
                 manifest = _manifest(encoded if isinstance(encoded, str) else json.dumps(encoded))
-                indexes.append(IndexEntry(IndexKey(namespace, number), state, manifest, index_uid))
+                index = IndexEntry(IndexKey(namespace, number), state, manifest, index_uid)
+                indexes.append((index, state_of(counts)))
         return indexes
 
     @contextmanager

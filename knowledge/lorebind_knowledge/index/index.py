@@ -34,7 +34,6 @@ from lorebind_knowledge.stores.base import ApproximateStore, LostVectorsError, S
 if TYPE_CHECKING:
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
-    from lorebind_knowledge.catalog.chunks import State
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
     from lorebind_knowledge.catalog.versions import Change
@@ -144,7 +143,7 @@ class Index:
     def version(self, namespace: Namespace) -> Version | None:
         """Return a value that changes with every change to results; None without an index."""
         with self.catalog.reading() as sql:
-            active = self._active(sql, namespace)
+            active = self.catalog.ledger.searched_within(sql, namespace)
         if active is None:
             return None
         index, state = active
@@ -156,14 +155,9 @@ class Index:
 
         views = {}
         for namespace in namespaces:
-            if active := self._active(sql, namespace):
+            if active := self.catalog.ledger.searched_within(sql, namespace):
                 views[namespace] = View(*active, sql, self.store, self._memory)
         return views
-
-    def _active(self, sql: Sql, namespace: Namespace) -> tuple[IndexEntry, State] | None:
-        index = self.catalog.ledger.index_within(sql, namespace, "active")
-        state = Chunks(sql, index.index_uid).current_state() if index else None
-        return (index, state) if index and state else None
 
     # Writing
 

@@ -239,10 +239,11 @@ class View(Chunks):
         """
         if k < 1:
             raise UsageError(f"top_k must be at least 1, not {k}")
-        where = where or {}
+        if not where:
+            return _Filter({}, {}, None, self.state.live)
         compile_filter(where)
-        if not where or not self.state.live:
-            return _Filter(where, {}, None, self.state.live)
+        if not self.state.live:
+            return _Filter(where, {}, None, 0)
         if self._store.filters:
             return _Filter(where, without_fields(where, SPANS), None, None)
         allowed_ids = self._masks().allowed(where, self.metadata_of)

@@ -160,19 +160,16 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     function that is still in the queue of its `lane` never runs.
     """
     if inspect.iscoroutinefunction(function):
-        result = function(*args, **kwargs)
-    else:
-        work = submit(functools.partial(_called, function), *args, **kwargs)
-        try:
+        return await function(*args, **kwargs)
+    work = submit(functools.partial(_called, function), *args, **kwargs)
+    try:
+        await _end_of(work)
+    except asyncio.CancelledError:
+        if not work.cancel():
             await _end_of(work)
-        except asyncio.CancelledError:
-            if not work.cancel():
-                await _end_of(work)
-            raise
-        result = work.result()
-    if inspect.isawaitable(result):
-        result = await result
-    return result
+        raise
+    result = work.result()
+    return await result if inspect.isawaitable(result) else result
 
 
 def _end_of(work: Future[Any]) -> asyncio.Future[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -128,7 +128,8 @@ class Query:
             parts.append(_candidates(kb_id, hits.numbers, hits.ids, dense=hits.scores))
         candidates = _joined(parts)
         scores = scores_of(candidates.raw_scores["dense"])
-        return replace(candidates, scores=scores).at(candidates.order(scores)[:k])
+        ranked = Candidates(candidates.passages, scores, candidates.raw_scores)
+        return ranked if len(parts) == 1 else ranked.at(ranked.order(scores)[:k])
 
     def bm25_search(self, k: int) -> Candidates:
         """Rank passages by how well they match the question's words: the strategy `lexical`.
@@ -234,8 +235,9 @@ class Query:
 
     def read(self, candidates: Sequence[Candidate], at_once: int) -> Iterator[DocumentMatch]:
         """Yield the same passages, reading `at_once` at a time, for callers that may stop early."""
-        for start in range(0, len(candidates), at_once):
-            yield from self.passages(candidates[start : start + at_once])
+        waiting = iter(candidates)
+        while batch := list(islice(waiting, at_once)):
+            yield from self.passages(batch)
 
     def _of_each(
         self, passages: Sequence[PassageKey], read: Callable[[View, list[int]], Iterable[T]]
