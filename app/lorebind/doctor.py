@@ -18,7 +18,6 @@ from lorebind_config.checks.template_checks import unset_variables
 from lorebind_config.declarations.kinds import REGISTRIES
 from lorebind_config.declarations.models import EXTRACTIVE
 from lorebind_config.errors import LorebindError, ModelError
-from lorebind_config.namespace import PROJECT_SCOPE, IndexKey, Namespace
 from lorebind_knowledge.documents.listing import count_languages, list_documents
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.sparse.base import embed_query as embed_query_as_terms
@@ -26,7 +25,6 @@ from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_d
 from lorebind_knowledge.ingest.progress import progress_line
 from lorebind_knowledge.loaders.formats import problems_of_loaders
 from lorebind_knowledge.plumbing.bridge import call, call_client
-from lorebind_knowledge.records import Partition
 from lorebind_knowledge.rerankers.base import rerank_texts
 from lorebind_knowledge.resilience.failures import is_lost_connection
 from lorebind_knowledge.retrieval.search import declared_embedder
@@ -57,8 +55,6 @@ _LIMITS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
 """The names that LangChain's model classes use for the maximum number of output tokens."""
 _LIMIT_REACHED = re.compile("max_[a-z]*_?tokens|output limit")
 """Errors of services that refuse such a short answer; they prove that the model was reached."""
-
-_NOBODY = "lorebind doctor"  # no project can have this name, because ids contain no spaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +165,7 @@ async def _reranker(service: KnowledgeService, declared: AnyReranker) -> str:
 
 
 async def _store(service: KnowledgeService, db_id: str) -> str:
-    index = await call(service.index, db_id)
-    nobody = Namespace(_NOBODY, _NOBODY, PROJECT_SCOPE, _NOBODY)
-    await call(index.catalog.ledger.index, nobody, "active")
-    await call(index.store.count, Partition(IndexKey(nobody), 1, 1))
+    await service.ping(db_id)
     return "the database and its catalog answer"
 
 

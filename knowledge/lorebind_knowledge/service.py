@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import UsageError
-from lorebind_config.namespace import COLLECTION_SCOPE, Namespace
+from lorebind_config.namespace import COLLECTION_SCOPE, PROJECT_SCOPE, IndexKey, Namespace
 from lorebind_knowledge.events import Event, Events
 from lorebind_knowledge.extensions.make import make_extensions
 from lorebind_knowledge.handle import KnowledgeHandle
@@ -14,6 +14,7 @@ from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.parts import Parts
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.lanes import Threads
+from lorebind_knowledge.records import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,6 +107,22 @@ class KnowledgeService:
             StoreError, MissingDependencyError: it cannot be created.
         """
         return self._parts.index(self._loaded.vector_db(db_id))
+
+    async def ping(self, db_id: str) -> None:
+        """Ask a declared vector database and its catalog; nothing is written.
+
+        Raises:
+            StoreError: one of them does not answer.
+            NotFoundError, ReadOnlyError, MissingDependencyError: as for `index`.
+        """
+        index = await call(self.index, db_id)
+        # No project can have this name, because ids contain no spaces.
+        nobody = Namespace("a ping", "a ping", PROJECT_SCOPE, "ping")
+        config = getattr(self._loaded.vector_db(db_id), "config", None)
+        dimension = getattr(config, "dimension", None) or 1
+        with index.catalog.threads.lane("read"):
+            await call(index.catalog.ledger.index, nobody, "active")
+            await call(index.store.count, Partition(IndexKey(nobody), 1, dimension))
 
     def reranker(self, declaration: AnyReranker) -> Reranker:
         """Return a declared reranker; raise `RerankerError` if it cannot be created."""

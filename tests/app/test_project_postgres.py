@@ -102,9 +102,12 @@ def test_all_settings(tmp_path: Path, dsn: str) -> None:
         "index": {"type": "ivfflat", "lists": 4},
         "metric": "l2",
         "pool": {"min_size": 1, "max_size": 3},
+        "dimension": 256,
     }
     project = Project.build(declarations(**config), root=tmp_path, environ={"PG_DSN": dsn})
     with project, psycopg.connect(dsn) as db:
         project.ingest("docs")
         assert "ninety days" in best(project, "How do I rotate the keys?")
         assert db.execute("select count(*) > 0 from chunks_vectors").fetchone() == (True,)
+        (database,) = [item for item in project.doctor() if item.part == "vector database pg"]
+        assert database.status == "ok"

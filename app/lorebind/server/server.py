@@ -18,6 +18,7 @@ from lorebind.server.failure_log import FailureLog
 from lorebind.server.ingests import Ingests
 from lorebind.server.middleware.callers import Caller
 from lorebind.server.problems import ProblemError
+from lorebind.server.readiness import Readiness
 from lorebind.server.request_tasks import Changes, Connected
 from lorebind.server.state.knowledge_bases import StoredKnowledgeBases
 from lorebind.server.state.runs import RequestedRuns
@@ -59,6 +60,7 @@ class Server:
         self.changes = Changes()
         """Documents that are being deleted."""
         self.connected = Connected()
+        self.readiness = Readiness(project, self.database)
         self.is_draining = False
         """Whether it is about to stop."""
         self.starting: asyncio.Task[None] | None = None

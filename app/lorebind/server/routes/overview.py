@@ -76,10 +76,12 @@ async def healthz() -> dict[str, str]:
 
 @health.get("/readyz")
 async def readyz(server: TheServer) -> dict[str, str]:
-    """Check that the server is ready: knowledge bases with `ingest: on_start` are ingested."""
+    """Check that the server is ready: knowledge bases with `ingest: on_start` are ingested, and the
+    databases answer."""
     if not server.is_ready:
         what = "about to stop" if server.is_draining else "starting"
         raise ProblemError("draining", f"the server is {what}", headers={"Retry-After": "1"})
+    await server.readiness.check()
     return {"status": "ready"}
 
 
