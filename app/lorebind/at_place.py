@@ -131,12 +131,7 @@ class AtPlace:
                 budget of all passages of a call together.
         """
         max_tokens = settings.pop("max_tokens", None)
-        bindings = self._place.bindings(**settings)
-        if not bindings and (scope := self._place.unbound_by()):
-            raise UsageError(
-                f"{scope.location}: {scope.scope} binds nothing, so a tool could search nothing; "
-                "leave it out, or name a knowledge base, as in project.tool('docs')"
-            )
+        bindings = self._tool_bindings(settings)
         return lorebind_bindings.knowledge_tool(
             self._knowledge,
             bindings,
@@ -145,6 +140,47 @@ class AtPlace:
             description=self._place.description() if description is None else description,
             max_tokens=max_tokens,
         )
+
+    def tools(
+        self,
+        *,
+        model: str | BaseChatModel | None = None,
+        description: str | None = None,
+        **settings: Unpack[RetrievalSettings],
+    ) -> list[BaseTool]:
+        """Return LangChain tools with which an agent searches and reads: it can list and count.
+
+        `search` is the tool that `tool` returns. `list_documents` lists the documents with their
+        metadata, `find` returns the lines that contain exact words or match a regular expression,
+        and `fetch` the lines of a document. All read the index alone. A vector database that
+        another program fills can only be searched.
+
+        Args:
+            model: the model to count tokens for, see the class.
+            description: the description of `search` for the model; None uses the declared ones.
+            settings: fields of `retrieval` to override, such as `filters`. Here, `max_tokens` is
+                the budget of each call.
+        """
+        max_tokens = settings.get("max_tokens")
+        bindings = self._tool_bindings(settings)
+        search = self.tool(model=model, name="search", description=description, **settings)
+        reading = lorebind_bindings.reading_tools(
+            self._knowledge,
+            bindings,
+            self._models.at(self._place.answers(), model)[1],
+            about=self._place.descriptions(bindings),
+            max_tokens=max_tokens,
+        )
+        return [search, *reading]
+
+    def _tool_bindings(self, settings: RetrievalSettings) -> list[ResolvedBinding]:
+        bindings = self._place.bindings(**settings)
+        if not bindings and (scope := self._place.unbound_by()):
+            raise UsageError(
+                f"{scope.location}: {scope.scope} binds nothing, so a tool could search nothing; "
+                "leave it out, or name a knowledge base, as in project.tool('docs')"
+            )
+        return bindings
 
     def middleware(
         self, *, model: str | BaseChatModel | None = None, **settings: Unpack[RetrievalSettings]
@@ -160,14 +196,16 @@ class AtPlace:
         """
         import_extra("langchain.agents", extra="workflow", purpose="the middleware of an agent")
         max_tokens = settings.pop("max_tokens", None)
-        agent = self._place.answers()
+        agent, bindings = self._place.answers(), self._place.bindings(**settings)
+        counter = self._models.at(agent, model)[1]
         return lorebind_bindings.KnowledgeMiddleware(
             self._knowledge,
-            self._models.condensing(self._place.bindings(**settings)),
-            self._models.at(agent, model)[1],
+            self._models.condensing(bindings),
+            counter,
             instructions=agent.instructions if agent else "",
             max_tokens=max_tokens,
             description=self._place.description(),
+            tools=lorebind_bindings.read_tools(self._place, self._knowledge, counter, bindings),
         )
 
     async def agenerate(
@@ -219,16 +257,16 @@ class AtPlace:
 
         place = self._place
         chat_model, counter = self._models.at(place.answers(), model)
-        fields = lorebind_bindings.agent_request(place, self._knowledge, counter)
         names = REQUEST_SETTINGS & more.keys()
-        fields |= {name: more[name] for name in names if more[name] is not None}
         settings = {name: value for name, value in more.items() if name not in names}
+        searches = more.get("retrieved_contexts") is None
+        bindings = place.resolve(**settings) if searches else []
+        fields = lorebind_bindings.agent_request(place, self._knowledge, counter, bindings)
+        fields |= {name: more[name] for name in names if more[name] is not None}
         request = lorebind_bindings.Request(question, **fields)
-        if request.retrieved_contexts is not None:
-            return [], chat_model, counter, request
-        may_lack = request.tools or request.output_schema is not None
-        bindings = place.resolve if may_lack else place.bindings
-        return self._models.condensing(bindings(**settings)), chat_model, counter, request
+        if searches and not (bindings or request.tools or request.output_schema is not None):
+            place.bindings(**settings)  # raises an error unless `knowledge: []` says so
+        return self._models.condensing(bindings), chat_model, counter, request
 
     generate = sync(agenerate)
     astream = stream

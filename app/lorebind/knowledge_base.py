@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from lorebind.at_place import AtPlace
 from lorebind.declaration_methods import KnowledgeBaseInfo, described
+from lorebind.document_methods import DocumentMethods
 from lorebind_bindings import BindingScope, bind, ingest_scope, override, override_settings
 from lorebind_config.declarations.retrieval import NEEDS_VECTORS
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import PROJECT_SCOPE
 from lorebind_knowledge.documents import changing
-from lorebind_knowledge.documents.listing import (
-    count_documents,
-    find_document,
-    find_run,
-    knowledge_stats,
-    list_chunks,
-    list_chunks_of,
-    list_documents,
-    list_runs,
-)
+from lorebind_knowledge.documents.listing import find_run, knowledge_stats, list_runs
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
@@ -33,7 +25,7 @@ if TYPE_CHECKING:
 
     from lorebind_bindings import AskedInRuns, ModelPool, ResolvedBinding, RetrievalSettings
     from lorebind_knowledge.catalog.runs import RunInfo
-    from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo, KnowledgeStats
+    from lorebind_knowledge.documents.listing import DocumentInfo, KnowledgeStats
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
     from lorebind_knowledge.evaluation.tuning import Tuning
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
@@ -58,7 +50,7 @@ class IngestSettings(TypedDict, total=False):
     run_id: str | None
 
 
-class KnowledgeBase(AtPlace):
+class KnowledgeBase(DocumentMethods, AtPlace):
     """A knowledge base of a project, as `project.knowledge_base("docs")` returns it.
 
     Every operation has a sync version, such as `query`, and an async version, such as `aquery`. A
@@ -217,78 +209,6 @@ class KnowledgeBase(AtPlace):
         result = await self.handle.query(question, binding.settings)
         return result, binding, await self.handle.matching_terms(question, result)
 
-    async def adocuments(
-        self,
-        *,
-        state: str | None = None,
-        limit: int | None = None,
-        after: str | None = None,
-        before: str | None = None,
-    ) -> list[DocumentInfo]:
-        """Return the documents, sorted by uri, including those that failed.
-
-        For paging, pass the uri of the last document as `after` to get the next page, or the uri of
-        the first one as `before` to get the previous page. Each document is then listed once, even
-        if documents are added and removed at the same time.
-
-        Args:
-            state: return only documents that are `ready`, `pending` or `failed`.
-            limit: the maximum number of documents; None returns all.
-            after: a uri; return only the documents after it.
-            before: a uri; return only the last documents before it.
-
-        Raises:
-            UsageError: no such state, a limit below 1, or both `after` and `before`.
-        """
-        return await self.handle.read(
-            list_documents, state, limit=limit, after=after, before=before
-        )
-
-    async def adocument(self, document: str) -> DocumentInfo:
-        """Return one document.
-
-        Args:
-            document: the id or the uri of the document.
-
-        Raises:
-            NotFoundError: no such document.
-        """
-        return await self.handle.read(find_document, document)
-
-    async def acount_documents(self) -> dict[str, int]:
-        """Return the number of documents per state: `ready`, `pending` and `failed`."""
-        return await self.handle.read(count_documents)
-
-    async def achunks(
-        self, document: str, *, limit: int | None = None, after: int = 0
-    ) -> list[ChunkInfo]:
-        """Return the chunks of a document, in the order of its text.
-
-        Args:
-            document: the id or the uri of the document, as returned by `documents`.
-            limit: the maximum number of chunks; None returns all.
-            after: the number of chunks to skip at the start.
-
-        Raises:
-            NotFoundError: no such document.
-            UsageError: a limit below 1, or `after` below 0.
-        """
-        return await self.handle.read(list_chunks, document, limit=limit, after=after)
-
-    async def achunks_of(self, documents: Collection[str]) -> dict[str, list[ChunkInfo]]:
-        """Return the chunks of several documents, in the order of each text.
-
-        This is the fast way to read a whole knowledge base: page through `documents`, and read the
-        chunks of each page at once.
-
-        Args:
-            documents: the ids or uris of documents, which are the keys of the result.
-
-        Raises:
-            NotFoundError: one of the documents does not exist.
-        """
-        return await self.handle.read(list_chunks_of, documents)
-
     async def aruns(
         self, *, limit: int | None = None, before: str | None = None
     ) -> Sequence[RunInfo]:
@@ -433,11 +353,6 @@ class KnowledgeBase(AtPlace):
     reindex = sync(areindex)
     query = sync(aquery)
     query_explained = sync(aquery_explained)
-    documents = sync(adocuments)
-    document = sync(adocument)
-    count_documents = sync(acount_documents)
-    chunks = sync(achunks)
-    chunks_of = sync(achunks_of)
     runs = sync(aruns)
     run = sync(arun)
     add_documents = sync(aadd_documents)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         RetrievalSettings,
         RetrieverSettings,
     )
-    from lorebind_bindings.settings import PromptSettings, ToolSettings
+    from lorebind_bindings.settings import PromptSettings, ReadSettings, ToolSettings
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.documents.listing import DocumentInfo, KnowledgeStats
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
@@ -189,6 +189,17 @@ class ShortForms:
     ) -> BaseTool:
         """Return a tool that searches; short for `at(*kb_ids, …).tool(…)`."""
         return self._at(kb_ids, workflow, task, agent).tool(**settings)
+
+    def tools(
+        self,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        **settings: Unpack[ReadSettings],
+    ) -> list[BaseTool]:
+        """Return tools that search and read; short for `at(*kb_ids, …).tools(…)`."""
+        return self._at(kb_ids, workflow, task, agent).tools(**settings)
 
     def middleware(
         self,

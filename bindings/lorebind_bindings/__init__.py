@@ -8,6 +8,7 @@ from lorebind_config.plugins import lazy_door
 
 if TYPE_CHECKING:
     from lorebind_bindings.agent_tools import agent_request as agent_request
+    from lorebind_bindings.agent_tools import read_tools as read_tools
     from lorebind_bindings.agent_tools import tool_bindings as tool_bindings
     from lorebind_bindings.answering import Answer as Answer
     from lorebind_bindings.answering import AnswerStream as AnswerStream
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.langchain.citing import CitationParser as CitationParser
     from lorebind_bindings.langchain.middleware import KnowledgeMiddleware as KnowledgeMiddleware
     from lorebind_bindings.langchain.prompt import KnowledgePrompt as KnowledgePrompt
+    from lorebind_bindings.langchain.reading import reading_tools as reading_tools
     from lorebind_bindings.langchain.retriever import LorebindRetriever as LorebindRetriever
     from lorebind_bindings.langchain.tool import knowledge_tool as knowledge_tool
     from lorebind_bindings.models import ModelPool as ModelPool
@@ -53,13 +55,14 @@ else:
     __all__, __getattr__ = lazy_door(
         __name__,
         {
-            ".agent_tools": "agent_request tool_bindings",
+            ".agent_tools": "agent_request read_tools tool_bindings",
             ".answering": "Answer AnswerStream Request answer",
             ".injecting": "Injection inject",
             ".inputs": "ingest_scope",
             ".langchain.citing": "AskedInRuns CitationParser",
             ".langchain.middleware": "KnowledgeMiddleware",
             ".langchain.prompt": "KnowledgePrompt",
+            ".langchain.reading": "reading_tools",
             ".langchain.retriever": "LorebindRetriever",
             ".langchain.tool": "knowledge_tool",
             ".models": "ModelPool make_model",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from lorebind_config.checks.named_code import named_object
 from lorebind_config.declarations.agents import CodeTool
+from lorebind_config.declarations.retrieval import ReadTool
 from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from langchain_core.tools import BaseTool
 
     from lorebind_bindings.resolver import BindingScope, ResolvedBinding
@@ -21,31 +24,65 @@ _EXPECTED = "a LangChain tool, or a function of the project folder or of an inst
 
 
 def agent_request(
-    scope: BindingScope, service: KnowledgeService, counter: TokenCounter
+    scope: BindingScope,
+    service: KnowledgeService,
+    counter: TokenCounter,
+    bindings: Sequence[ResolvedBinding] = (),
 ) -> dict[str, Any]:
-    """Return the fields of a `Request` that the agent of a scope sets; none without an agent.
+    """Return the fields of a `Request` that a scope sets: those of its agent, and `read_tools`.
 
-    These are its instructions, tools and schema. The project's code is imported if the agent names
-    code as a tool.
+    The fields of an agent are its instructions, tools and schema. The project's code is imported if
+    the agent names code as a tool.
 
     Args:
         scope: where the agent answers.
         service: the project's knowledge.
         counter: counts the tokens of the model that answers.
+        bindings: the knowledge bases that are searched there, see `read_tools`.
 
     Raises:
         UsageError: an object that the agent names as a tool is not a tool, or two tools have the
             same name.
     """
     agent = scope.answers()
+    reading = read_tools(scope, service, counter, bindings)
     if agent is None:
-        return {}
+        return {"tools": reading} if reading else {}
+    tools = [*(_tools(scope, service, counter, agent) if agent.tools else []), *reading]
+    for tool, name in enumerate(names := [tool.name for tool in tools]):
+        if name in names[:tool]:
+            raise UsageError(f"agent {agent.id!r} has two tools with the name {name!r}")
     return {
         "instructions": agent.instructions,
-        "tools": _tools(scope, service, counter, agent) if agent.tools else [],
+        "tools": tools,
         "max_iterations": agent.max_iterations,
         "output_schema": agent.output_schema,
     }
+
+
+def read_tools(
+    scope: BindingScope,
+    service: KnowledgeService,
+    counter: TokenCounter,
+    bindings: Sequence[ResolvedBinding],
+) -> list[BaseTool]:
+    """Return the tools that read documents, each for the bindings that allow it.
+
+    A tool is allowed by the `read_tools` of a binding, or by those of the agent for all bindings.
+    """
+    agent = scope.answers()
+    everywhere = agent.read_tools if agent else []
+    tools: list[BaseTool] = []
+    for name in get_args(ReadTool):
+        allowed = [
+            binding for binding in bindings if name in (*everywhere, *binding.settings.read_tools)
+        ]
+        if allowed:
+            from lorebind_bindings.langchain.reading import reading_tools
+
+            about = scope.descriptions(allowed)
+            tools += reading_tools(service, allowed, counter, names=[name], about=about)
+    return tools
 
 
 def tool_bindings(scope: BindingScope) -> list[ResolvedBinding]:
@@ -73,8 +110,6 @@ def _tools(
                 name=declared.called,
                 description=declared.description or about,
             )
-        if any(tool.name == other.name for other in tools):
-            raise UsageError(f"agent {agent.id!r} has two tools with the name {tool.name!r}")
         tools.append(tool)
     return tools
 

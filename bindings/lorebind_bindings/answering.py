@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.prompt_template import Block, Prompt
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.retrieving import BoundResult, Verdict
+    from lorebind_bindings.tool_loop import OnReply
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import Citation, Mention, RetrievedContext, TokenCounter
 
@@ -141,6 +142,7 @@ async def answer(
     model: BaseChatModel,
     counter: TokenCounter,
     request: Request,
+    on_reply: OnReply | None = None,
 ) -> Answer:
     """Ask a chat model, with passages from the bound knowledge bases put before the prompt.
 
@@ -150,13 +152,14 @@ async def answer(
         model: any LangChain chat model.
         counter: counts the tokens of that model.
         request: the question and the settings of the answer.
+        on_reply: is notified of each tool call after its result.
 
     Raises:
         ModelError: the model failed, or its answer does not match the schema.
         LorebindError: retrieval failed, see `retrieve`.
     """
     with as_tenant(service.tenant):  # for the code of tools
-        prepared = await _prepare(service, bindings, model, counter, request)
+        prepared = await _prepare(service, bindings, model, counter, request, on_reply)
         while True:
             with naming_failures(model):
                 client = prepared.loop.client(model)
@@ -186,9 +189,10 @@ class AnswerStream:
         model: BaseChatModel,
         counter: TokenCounter,
         request: Request,
+        on_reply: OnReply | None = None,
     ) -> None:
         """See `answer` for the arguments. The errors that it raises are raised while reading."""
-        self._prepare = partial(_prepare, service, bindings, model, counter, request)
+        self._prepare = partial(_prepare, service, bindings, model, counter, request, on_reply)
         self._model, self._config = model, request.config
         self._tenant = service.tenant  # the stream may be read as another tenant
         self._begun = False
@@ -303,6 +307,7 @@ async def _prepare(
     model: BaseChatModel,
     counter: TokenCounter,
     request: Request,
+    on_reply: OnReply | None,
 ) -> ModelRequest:
     from lorebind_prompts import build_messages, messages_of  # importing LangChain takes 0.5 s
 
@@ -326,6 +331,7 @@ async def _prepare(
         request.max_iterations,
         config=request.config,
         numbered=len(injection.offered),
+        on_reply=on_reply,
     )
     if request.output_schema is not None:
         loop.output = StructuredOutput(request.output_schema, model)

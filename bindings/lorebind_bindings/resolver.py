@@ -26,7 +26,7 @@ from lorebind_config.reading.problems import findings
 from lorebind_config.reading.yaml_source import YamlSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
@@ -209,11 +209,14 @@ class BindingScope:
 
     def description(self) -> str:
         """Return the declared descriptions of the knowledge bases, joined into one text."""
-        texts = (
-            self.loaded.knowledge_base(binding.id, self.workflow)[0].description.strip()
-            for binding in self.bindings()
-        )
-        return " ".join(filter(None, texts))
+        return " ".join(filter(None, self.descriptions(self.bindings()).values()))
+
+    def descriptions(self, bindings: Iterable[ResolvedBinding]) -> dict[str, str]:
+        """Return the declared description of each knowledge base; it may be empty."""
+        return {
+            binding.id: self.loaded.knowledge_base(binding.id, self.workflow)[0].description.strip()
+            for binding in bindings
+        }
 
     def _declarations(self) -> Iterator[_Scope]:
         """Yield the scopes that can bind knowledge, the outermost first."""

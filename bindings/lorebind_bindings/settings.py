@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lorebind_config.declarations.retrieval import (
         CondenseDeclaration,
         FusionDeclaration,
+        ReadTool,
         RerankerBase,
         ScoredOn,
         SignalsDeclaration,
@@ -52,6 +53,7 @@ class RetrievalSettings(TypedDict, total=False):
     stages: list[dict[str, Any]] | list[StageDeclaration] | None
     on_error: Literal["fail", "fallback", "skip"] | None
     tool_fallback: Literal["never", "auto", "escalate"] | None
+    read_tools: Sequence[ReadTool] | None
 
 
 class RetrieverSettings(RetrievalSettings, total=False):
@@ -76,6 +78,13 @@ class ToolSettings(RetrievalSettings, total=False):
 
     model: str | BaseChatModel | None
     name: str | None
+    description: str | None
+
+
+class ReadSettings(RetrievalSettings, total=False):
+    """The fields of `retrieval` and those of the tools that search and read."""
+
+    model: str | BaseChatModel | None
     description: str | None
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lorebind_bindings.structured_output import ANSWER_TOOL
 from lorebind_config.errors import LorebindError, ModelError, UsageError, did_you_mean
@@ -13,7 +14,7 @@ from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.plumbing.bridge import call_client, only_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 MOST_SEARCHES = 5
 """Maximum number of rounds in which the model may search before it has to answer."""
+
+
+OnReply: TypeAlias = "Callable[[ToolCall, ToolMessage, float], None]"
+"""Receives each tool call, its result, and its duration in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class ToolLoop:
     config: RunnableConfig | None = None
     numbered: int = 0
     """Number of passages that already have a number."""
+    on_reply: OnReply | None = None
     rounds: list[AIMessage] = field(default_factory=list)
     """The model's messages before its answer, one per round."""
     tool_replies: list[BaseMessage] = field(default_factory=list)
@@ -147,6 +153,15 @@ class ToolLoop:
     ) -> ToolMessage:
         if call["name"] == ANSWER_TOOL and self.output is not None:
             return _error(call, wrong)
+        start = time.perf_counter()
+        reply = await self._result(call, offered, response)
+        if self.on_reply is not None:
+            self.on_reply(call, reply, time.perf_counter() - start)
+        return reply
+
+    async def _result(
+        self, call: ToolCall, offered: dict[str, BaseTool], response: AIMessage
+    ) -> ToolMessage:
         name = call["name"]
         if name not in offered:
             return _error(call, f"There is no tool {name!r}; {did_you_mean(name, offered)}")

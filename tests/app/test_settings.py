@@ -39,7 +39,7 @@ def test_every_setting_has_a_type(typed: type, there: set[str]) -> None:
 
 def test_every_word_has_a_type() -> None:
     """If a declaration accepts a set of words, the type accepts the same ones."""
-    namespace = vars(retrieval) | {"Mapping": dict, "Any": Any}
+    namespace = vars(retrieval) | {"Mapping": dict, "Sequence": list, "Any": Any}
     hints = get_type_hints(RetrievalSettings, localns=namespace)
     for name, field in RetrievalDeclaration.model_fields.items():
         # The words of `condense` are a short form of a mapping.
@@ -96,6 +96,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "stages": ([{"strategy": "lexical"}], [{"top_k": 3}]),
     "on_error": ("skip", "retry"),
     "tool_fallback": ("auto", "always"),
+    "read_tools": ([], ["grep"]),
     "max_tokens": (100, "many"),
 }
 """For each field of `retrieval` a valid and an invalid value."""

@@ -42,6 +42,17 @@ SAMPLES: dict[EventType, tuple[dict[str, Any], str]] = {
         },
         "answers[3].answer found 1 passages of handbook in 0.01 s (hit)",
     ),
+    "tool_call": (
+        {
+            "tool": "find",
+            "arguments": {"pattern": "keys"},
+            "status": "success",
+            "text": "- [1] a.md",
+            "found": [{"marker": "[1]", "id": "a", "uri": "a.md"}],
+            "seconds": 0.01,
+        },
+        "answers[3].answer called find(pattern='keys') in 0.01 s, 1 passages",
+    ),
     "custom": ({"done": [1, {"of": 2}]}, "answers[3].answer emits {'done': [1, {'of': 2}]}"),
     "waiting": (
         {

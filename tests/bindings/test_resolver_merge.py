@@ -42,6 +42,7 @@ DEFAULTS: dict[str, Any] = {
     "render": "bullets",
     "on_error": "fail",
     "tool_fallback": "never",
+    "read_tools": [],
 }
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "strategy": st.sampled_from(["similarity", "mmr"]),

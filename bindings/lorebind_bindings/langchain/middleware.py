@@ -40,6 +40,7 @@ from lorebind_prompts import check, last_question, put_before_question, with_ins
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
+    from langchain_core.tools import BaseTool
     from langgraph.runtime import Runtime
 
     from lorebind_bindings.injecting import Injection
@@ -76,6 +77,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         instructions: str = "",
         max_tokens: int | None = None,
         description: str = "",
+        tools: Sequence[BaseTool] = (),
     ) -> None:
         """
         Args:
@@ -85,6 +87,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
             instructions: put before the system message that `create_agent` was given.
             max_tokens: the budget of all passages together, see `inject`.
             description: the content of the knowledge, for the tool that `tool_fallback` adds.
+            tools: tools that the agent always has, see `read_tools`.
         """
         super().__init__()
         self._service = service
@@ -93,7 +96,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         self._inject = partial(inject, service, self._bindings, counter, max_tokens=max_tokens)
         self._remembered = PromptHistory()
         searchable = [binding for binding in bindings if binding.is_searchable]
-        self.tools = (
+        self._searches = (
             [
                 knowledge_tool(
                     service, searchable, counter, description=description, max_tokens=max_tokens
@@ -102,6 +105,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
             if searchable
             else []
         )
+        self.tools = [*self._searches, *tools]
 
     @property
     def name(self) -> str:
@@ -184,9 +188,9 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
             changes["system_message"] = with_instructions(
                 self._instructions, request.system_message
             )
-        if self.tools and not escalated:
+        if self._searches and not escalated:
             # Compared by identity: a tool with the same name may be the agent's own, and stays.
-            added = {id(tool) for tool in self.tools}
+            added = {id(tool) for tool in self._searches}
             changes["tools"] = [tool for tool in request.tools if id(tool) not in added]
         if result is None:
             return request.override(**changes)

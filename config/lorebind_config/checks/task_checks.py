@@ -46,7 +46,8 @@ def _quoting(agent: AgentDeclaration, models: Sequence[ModelDeclaration]) -> Ite
     model = selected(models, agent.model) if models else None
     if model is None or model.provider != EXTRACTIVE:
         return
-    beyond = {"tools": "cannot call tools", "output_schema": "cannot write JSON"}
+    beyond = dict.fromkeys(("tools", "read_tools"), "cannot call tools")
+    beyond["output_schema"] = "cannot write JSON"
     for field, why in beyond.items():
         if getattr(agent, field):
             message = f"{agent.title} has {field}, but its model {model.id!r} (extractive) {why}"

@@ -14,6 +14,7 @@ from pydantic import (
 from lorebind_config.declarations.base import Declaration, Id, Matching, OrForm, refused
 from lorebind_config.declarations.bindings import BindingBase, BindingDeclaration
 from lorebind_config.declarations.objects import FactoryOrObject, is_object
+from lorebind_config.declarations.retrieval import ReadTool
 from lorebind_config.declarations.values import FACTORY_PATH, JsonMap
 
 _LONGEST_NAME = 64
@@ -131,6 +132,11 @@ class AgentDeclaration(Declaration):
         default_factory=list,
         description="Tools that the model can call before it answers. A string is the path of a "
         "function or of a LangChain tool: `module:name`.",
+    )
+    read_tools: list[ReadTool] = Field(
+        default_factory=list,
+        description="Tools with which the model reads the documents of all its knowledge bases, "
+        "in addition to the `read_tools` of its bindings.",
     )
     max_iterations: int = Field(
         10,

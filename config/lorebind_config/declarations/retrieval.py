@@ -57,6 +57,8 @@ Strategy: TypeAlias = Literal["similarity", "lexical", "mmr", "hybrid", "rerank"
 """A method of ranking passages."""
 NEEDS_WORDS, NEEDS_VECTORS = ("hybrid", "lexical"), ("similarity", "mmr")
 """The strategies that need a word index, and those that need vectors."""
+ReadTool: TypeAlias = Literal["list_documents", "find", "fetch"]
+"""A tool with which a model reads documents."""
 _WORDS = ("turns", "none")
 _OR_WORD = OrForm({"enum": list(_WORDS), "type": "string"})
 ScoredOn: TypeAlias = Literal["dense", "lexical", "terms", "fused", "rerank"]
@@ -402,6 +404,12 @@ class RetrievalDeclaration(Declaration):
         description="The options of the model if the match is weak or too little is found. "
         "`auto`: it gets a tool to search with its own words; `escalate`: it must call a tool "
         "before it answers; `never`: it gets no additional tool.",
+    )
+    read_tools: list[ReadTool] = Field(
+        default_factory=list,
+        description="Tools for the model beside the passages in its prompt. `list_documents`: the "
+        "documents with their metadata; `find`: the lines with exact words, or that match a "
+        "regular expression; `fetch`: the lines of a document.",
     )
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lorebind_knowledge.catalog.rows import damaged
@@ -30,6 +31,7 @@ _OF_DOCUMENTS = (
 )
 _OF_DOCUMENT = f"{_OF_DOCUMENTS} = :uri"
 _ROWS_AT_ONCE = 10_000
+_SCANNED_AT_ONCE = 2_000
 
 
 class StoredChunk(NamedTuple):
@@ -108,6 +110,38 @@ class Chunks:
             chunk = _chunk(row)
             chunks.setdefault(chunk.uri, []).append(chunk)
         return chunks
+
+    def metadata_of_documents(self, uris: Collection[str]) -> dict[str, list[dict[str, Any]]]:
+        """Return the metadata of the chunks of documents by uri, in order, without their texts."""
+        query = f"select c.number, c.id, v.uri, '', c.metadata {_OF_DOCUMENTS} in (:*uris)"
+        metadata: dict[str, list[dict[str, Any]]] = {}
+        for row in self._run(f"{query} order by c.row", uris=list(uris)):
+            chunk = _chunk(row)
+            metadata.setdefault(chunk.uri, []).append(chunk.metadata)
+        return metadata
+
+    def scan(self, contains: str = "", uri: str | None = None) -> Iterator[StoredChunk]:
+        """Yield all chunks in the order in which they were ingested, a few thousand at a time.
+
+        Args:
+            contains: an ASCII text. Chunks without it, in any case of its letters, are omitted.
+            uri: only the chunks of this document.
+        """
+        query = f"{_WHOLE}, c.row {_LIVE_CHUNKS} and c.row > :after"
+        values: dict[str, Any] = {}
+        if contains:
+            escaped = re.sub(r"[\\%_]", r"\\\g<0>", contains)
+            query += f" and c.text {'ilike' if self._sql.is_postgres else 'like'} :like escape '\\'"
+            values["like"] = f"%{escaped}%"
+        if uri is not None:
+            query += " and v.uri = :uri"
+            values["uri"] = uri
+        after = -1
+        while rows := self._run(
+            f"{query} order by c.row limit :most", after=after, most=_SCANNED_AT_ONCE, **values
+        ):
+            for *chunk, after in rows:  # noqa: B007 - the last one is where the next batch starts
+                yield _chunk(chunk)
 
     def around(self, name: str, reach: int) -> list[StoredChunk]:
         """Return a chunk, by id, with `reach` chunks before and after it; empty if missing."""

@@ -35,7 +35,7 @@ def _colour(event: RunEvent) -> int:
             return _YELLOW
         case ("run_end", _):
             return _GREEN
-        case ("model_chunk" | "retrieval" | "task_skipped" | "task_start", _):
+        case ("model_chunk" | "retrieval" | "tool_call" | "task_skipped" | "task_start", _):
             return _FAINT
     return 0
 
@@ -62,6 +62,11 @@ def _text(event: RunEvent) -> str:
         case "retrieval":
             passages = f"{len(data['matches'])} passages of {data['kb_id']}"
             return f"found {passages} in {data['seconds']:.2f} s ({data['verdict']})"
+        case "tool_call":
+            arguments = ", ".join(f"{name}={value!r}" for name, value in data["arguments"].items())
+            found = f", {len(data['found'])} passages" if data["found"] else ""
+            status = "failed" if data["status"] == "error" else "called"
+            return f"{status} {data['tool']}({arguments}) in {data['seconds']:.2f} s{found}"
         case "custom":
             return f"emits {dict(data)}"
         case "waiting":

@@ -17,6 +17,7 @@ EventType: TypeAlias = Literal[
     "model_chunk",
     "model_end",
     "retrieval",
+    "tool_call",
     "custom",
     "waiting",
     "diagnostic",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.agent_tools import agent_request, tool_bindings
@@ -15,9 +16,16 @@ from lorebind_prompts.rendering.blocks import without_imitations
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from langchain_core.messages import ToolMessage
+    from langchain_core.messages.tool import ToolCall
+
     from lorebind_bindings.answering import Answer
     from lorebind_bindings.retrieving import BoundResult
     from lorebind_bindings.workflow.running import Context
+
+
+_LONGEST_REPLY = 1000
+"""Maximum number of characters of a tool's result in an event; what it found is listed whole."""
 
 
 async def basic(context: Context) -> Outcome:
@@ -43,12 +51,15 @@ async def basic(context: Context) -> Outcome:
         ),
         query=str(fill(task.query, scopes)) if task.query else None,
         history=_without_imitations(fill(task.history, scopes)) if task.history else (),
-        **agent_request(scope, parts.service, counter),
+        **agent_request(scope, parts.service, counter, bindings),
     )
     if not run.bus.is_heard:
         reply = await answer(parts.service, bindings, model, counter, request)
     else:
-        stream, is_first = AnswerStream(parts.service, bindings, model, counter, request), True
+        stream = AnswerStream(
+            parts.service, bindings, model, counter, request, partial(_emit_call, context)
+        )
+        is_first = True
         async for text in stream:
             if is_first:
                 _emit_results(context, stream.results)
@@ -92,6 +103,27 @@ def _emit_results(context: Context, results: Sequence[BoundResult]) -> None:
             matches=matches,
             seconds=result.result.seconds,
         )
+
+
+def _emit_call(context: Context, call: ToolCall, reply: ToolMessage, seconds: float) -> None:
+    from lorebind_bindings.langchain.markers import citations_in  # LangChain takes half a second
+
+    context.emit(
+        "tool_call",
+        tool=call["name"],
+        arguments=call["args"],
+        status=reply.status,
+        text=_shortened(str(reply.text)),
+        found=[
+            {"marker": passage.marker, "id": passage.id, "uri": passage.uri}
+            for passage in citations_in([reply])
+        ],
+        seconds=seconds,
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_REPLY else f"{text[: _LONGEST_REPLY - 1]}…"
 
 
 def _placed(reply: Answer) -> dict[str, str]:

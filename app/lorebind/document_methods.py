@@ -1,0 +1,194 @@
+"""The methods of `KnowledgeBase` that read its documents."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.documents.finding import find_lines
+from lorebind_knowledge.documents.listing import (
+    count_documents,
+    find_document,
+    list_chunks,
+    list_chunks_of,
+    list_documents,
+)
+from lorebind_knowledge.documents.reading import list_readable, read_lines
+from lorebind_knowledge.plumbing.bridge import sync
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.documents.finding import FindResult
+    from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
+    from lorebind_knowledge.documents.reading import DocumentLines, ReadableDocument
+    from lorebind_knowledge.handle import KnowledgeHandle
+
+
+class DocumentMethods:
+    """The methods of `KnowledgeBase` that read its documents from the index."""
+
+    handle: KnowledgeHandle
+
+    async def adocuments(
+        self,
+        *,
+        state: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        before: str | None = None,
+    ) -> list[DocumentInfo]:
+        """Return the documents, sorted by uri, including those that failed.
+
+        For paging, pass the uri of the last document as `after` to get the next page, or the uri of
+        the first one as `before` to get the previous page. Each document is then listed once, even
+        if documents are added and removed at the same time.
+
+        Args:
+            state: return only documents that are `ready`, `pending` or `failed`.
+            limit: the maximum number of documents; None returns all.
+            after: a uri; return only the documents after it.
+            before: a uri; return only the last documents before it.
+
+        Raises:
+            UsageError: no such state, a limit below 1, or both `after` and `before`.
+        """
+        return await self.handle.read(
+            list_documents, state, limit=limit, after=after, before=before
+        )
+
+    async def adocument(self, document: str) -> DocumentInfo:
+        """Return one document.
+
+        Args:
+            document: the id or the uri of the document.
+
+        Raises:
+            NotFoundError: no such document.
+        """
+        return await self.handle.read(find_document, document)
+
+    async def acount_documents(self) -> dict[str, int]:
+        """Return the number of documents per state: `ready`, `pending` and `failed`."""
+        return await self.handle.read(count_documents)
+
+    async def achunks(
+        self, document: str, *, limit: int | None = None, after: int = 0
+    ) -> list[ChunkInfo]:
+        """Return the chunks of a document, in the order of its text.
+
+        Args:
+            document: the id or the uri of the document, as returned by `documents`.
+            limit: the maximum number of chunks; None returns all.
+            after: the number of chunks to skip at the start.
+
+        Raises:
+            NotFoundError: no such document.
+            UsageError: a limit below 1, or `after` below 0.
+        """
+        return await self.handle.read(list_chunks, document, limit=limit, after=after)
+
+    async def achunks_of(self, documents: Collection[str]) -> dict[str, list[ChunkInfo]]:
+        """Return the chunks of several documents, in the order of each text.
+
+        This is the fast way to read a whole knowledge base: page through `documents`, and read the
+        chunks of each page at once.
+
+        Args:
+            documents: the ids or uris of documents, which are the keys of the result.
+
+        Raises:
+            NotFoundError: one of the documents does not exist.
+        """
+        return await self.handle.read(list_chunks_of, documents)
+
+    async def areadable_documents(
+        self,
+        *,
+        filters: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> list[ReadableDocument]:
+        """Return the documents that searches find, sorted by uri, with their metadata.
+
+        Args:
+            filters: the condition that a document must meet; None uses that of `retrieval`.
+            limit: the maximum number of documents; None returns all.
+            after: a uri; return only the documents after it.
+
+        Raises:
+            UsageError: the filter is invalid, or a limit below 1.
+        """
+        return await self.handle.read(
+            list_readable, where=self._where(filters), limit=limit, after=after
+        )
+
+    async def afind(
+        self,
+        pattern: str,
+        *,
+        regex: bool = False,
+        document: str | None = None,
+        filters: Mapping[str, Any] | None = None,
+        limit: int = 100,
+    ) -> FindResult:
+        """Return the lines that contain a text, or match a regular expression, ordered by document.
+
+        Upper and lower case are equal. A regular expression has RE2's syntax, so that it takes
+        linear time. Both match within a line of a chunk.
+
+        Args:
+            pattern: the text or the expression, of at most 1000 characters.
+            regex: whether the pattern is an expression.
+            document: the id or the uri of the only document to search; None searches all.
+            filters: the condition that passages must meet; None uses that of `retrieval`.
+            limit: the maximum number of passages. If there may be more, `cut` says why.
+
+        Raises:
+            UsageError: the pattern or the filter is invalid, or a limit below 1.
+            NotFoundError: no such document.
+        """
+        return await self.handle.read(
+            find_lines,
+            pattern,
+            where=self._where(filters),
+            regex=regex,
+            document=document,
+            limit=limit,
+        )
+
+    async def afetch(
+        self,
+        document: str,
+        *,
+        first_line: int = 1,
+        last_line: int | None = None,
+        filters: Mapping[str, Any] | None = None,
+    ) -> DocumentLines:
+        """Return the lines of a document from the index alone; its source is not read.
+
+        Lines that no chunk holds are `gaps` of the result, and its `text` marks them.
+
+        Args:
+            document: the id or the uri of the document.
+            first_line: the first line, from 1.
+            last_line: the last line; None means the last one that the index has.
+            filters: the condition that passages must meet; None uses that of `retrieval`.
+
+        Raises:
+            NotFoundError: no such document, or none of its passages passes the filter.
+            UsageError: the document has no such lines, or the filter is invalid.
+        """
+        return await self.handle.read(
+            read_lines, document, first_line, last_line, where=self._where(filters)
+        )
+
+    def _where(self, filters: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        return self.handle.retrieval.filters if filters is None else filters
+
+    documents = sync(adocuments)
+    document = sync(adocument)
+    count_documents = sync(acount_documents)
+    chunks = sync(achunks)
+    chunks_of = sync(achunks_of)
+    readable_documents = sync(areadable_documents)
+    find = sync(afind)
+    fetch = sync(afetch)
