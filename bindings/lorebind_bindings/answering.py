@@ -75,6 +75,9 @@ class Answer:
     """The blocks that were put into the prompt, with the `inject_as` of their bindings."""
     mentions: list[Mention] = field(default_factory=list)
     """Every place in the text that cites a passage; empty with an `output_schema`."""
+    message: AIMessage | None = field(default=None, repr=False, compare=False)
+    """The model's message: its text has LangChain's `Citation` annotations, and
+    `response_metadata["lorebind"]` has the verdict, the citations and the unknown markers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +366,7 @@ def finished(prepared: ModelRequest, response: AIMessage) -> Answer:
     """Turn a response into an `Answer`, with its citations checked."""
     from langchain_core.messages.ai import add_usage
 
+    from lorebind_bindings.langchain.annotating import cited_message
     from lorebind_prompts import count_messages
 
     injection, counter, loop = prepared.injection, prepared.counter, prepared.loop
@@ -380,9 +384,10 @@ def finished(prepared: ModelRequest, response: AIMessage) -> Answer:
         spent = add_usage(spent, message.usage_metadata) if message.usage_metadata else spent
     if spent:
         usage["model"] = dict(spent)
+    verdict = loop.verdict if injection.verdict == "none" else injection.verdict
     return Answer(
         text=loop.output.text if loop.output else output,
-        verdict=loop.verdict if injection.verdict == "none" else injection.verdict,
+        verdict=verdict,
         citations=checked.citations,
         unknown_markers=checked.unknown,
         offered=offered,
@@ -392,4 +397,5 @@ def finished(prepared: ModelRequest, response: AIMessage) -> Answer:
         output=output,
         blocks=injection.blocks,
         mentions=[] if loop.output else checked.mentions,
+        message=cited_message(response, checked, verdict, is_text=not loop.output),
     )

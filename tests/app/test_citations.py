@@ -85,6 +85,15 @@ def test_a_chain_gives_what_generate_gives(tmp_path: Path, way: Any) -> None:
         assert account(answer) == account(project.generate(QUESTION))
     assert [citation.content for citation in answer.citations] == [KEYS, OLD]
     assert answer.usage["prompt_tokens"] > 0
+    assert answer.message is not None
+    (block,) = answer.message.content_blocks
+    for annotation, citation in zip(block["annotations"], answer.citations, strict=True):
+        assert annotation["type"] == "citation"
+        place = slice(annotation["start_index"], annotation["end_index"])
+        assert answer.text[place] == citation.marker
+        assert (annotation["url"], annotation["cited_text"]) == (citation.url, citation.content)
+    assert answer.message.text == answer.text
+    assert answer.message.response_metadata["lorebind"]["verdict"] == answer.verdict
 
 
 @pytest.mark.parametrize("way", WAYS)

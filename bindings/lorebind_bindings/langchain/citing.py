@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
 from lorebind_bindings.answering import Answer, ModelRequest, finished
+from lorebind_bindings.langchain.annotating import cited_message
 from lorebind_bindings.langchain.markers import (
     METADATA_KEY,
     citations_in,
@@ -128,10 +129,11 @@ def _of_conversation(conversation: Any, structured: Any = None) -> Answer:
     offered = passages_in(messages)
     output = str(message.text) if structured is None else structured
     metadata = message.response_metadata.get(METADATA_KEY)
+    checked = check("\n\n".join(texts_in(output)), offered)
     if metadata is None:  # no middleware has checked it
-        checked = check("\n\n".join(texts_in(output)), offered)
         citations, unknown = checked.citations, checked.unknown
         verdict = searched_verdict(messages)
+        message = cited_message(message, checked, verdict, is_text=structured is None)
     else:
         by_marker = {citation.marker: citation for citation in offered}
         citations = [by_marker[citation.marker] for citation in citations_in([message])]
@@ -145,4 +147,6 @@ def _of_conversation(conversation: Any, structured: Any = None) -> Answer:
         dropped=0,
         results=[],
         output=output,
+        mentions=checked.mentions if structured is None else [],
+        message=message,
     )

@@ -23,6 +23,7 @@ from langchain_core.outputs import ChatGenerationChunk, LLMResult
 from langchain_core.runnables.config import ensure_config
 
 from lorebind_bindings.injecting import inject
+from lorebind_bindings.langchain.annotating import cited_message
 from lorebind_bindings.langchain.markers import (
     METADATA_KEY,
     STATE_KEY,
@@ -317,7 +318,7 @@ def stream_citations(message: AIMessage) -> None:
 def checked(
     message: AIMessage, offered: Sequence[Citation], verdict: Verdict, structured: Any = None
 ) -> AIMessage:
-    """Return a copy of a message whose metadata lists the passages that it cites.
+    """Return a copy of a message that lists the passages that it cites, see `cited_message`.
 
     Args:
         message: the model's answer. Citations that other middleware has found in it are included.
@@ -328,10 +329,6 @@ def checked(
     text = str(message.text) if structured is None else "\n\n".join(texts_in(structured))
     cited = check(text, [*citations_in([message]), *offered])
     before = message.response_metadata.get(METADATA_KEY, {})
-    entry = {
-        "verdict": best_of([verdict, before.get("verdict", "none")]),
-        "citations": [citation.as_data(content=False) for citation in cited.citations],
-        "unknown_markers": cited.unknown,
-    }
-    metadata = {**message.response_metadata, METADATA_KEY: entry}
-    return message.model_copy(update={"response_metadata": metadata})
+    verdict = best_of([verdict, before.get("verdict", "none")])
+    is_text = structured is None
+    return cited_message(message, cited, verdict, is_text=is_text, with_passages=False)
