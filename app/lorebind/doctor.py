@@ -51,6 +51,7 @@ SECONDS = 30
 """Seconds after which a part that does not answer counts as failed."""
 
 _ANSWER_TOKENS = 16
+"""OpenAI's Responses API refuses a lower limit."""
 _LIMITS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
 """The names that LangChain's model classes use for the maximum number of output tokens."""
 _LIMIT_REACHED = re.compile("max_[a-z]*_?tokens|output limit")

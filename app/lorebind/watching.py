@@ -58,7 +58,7 @@ class WatchedFiles:
         """The arguments for `watchfiles`, which then yields an empty set twice a second."""
         return {
             "watch_filter": self,
-            "debounce": 10 * _QUIET_MILLISECONDS,
+            "debounce": 10 * _QUIET_MILLISECONDS,  # if files change all the time
             "step": _QUIET_MILLISECONDS,
             "rust_timeout": 500,
             "yield_on_timeout": True,

@@ -24,6 +24,8 @@ searched together with the previous question. It is repeated three times, so tha
 than the previous one and can change the subject."""
 _MESSAGES = 6
 _CHARACTERS = 1000
+"""The latest messages that a condensing model reads, and the first characters of each, because a
+message may be very long."""
 
 _INSTRUCTIONS = (
     "You are given a conversation and the user's last message. Write the question that the last "
@@ -63,6 +65,7 @@ async def texts_to_search(
         if binding.settings.condense.model
     }
     asking = (condensed(binding, question, history, config) for binding in named.values())
+    # An error concerns only the bindings that name the model; `on_error` may tolerate it.
     questions = dict(zip(named, await asyncio.gather(*asking, return_exceptions=True), strict=True))
     for failure in questions.values():
         if isinstance(failure, BaseException) and not isinstance(failure, LorebindError):

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from lorebind_prompts import TokenCounter
 
 _secrets: dict[int, Mapping[str, str]] = {}
-"""The values of environment variables that each model was given, by the `id()` of the model."""
+"""The values of environment variables that each model was given, by the `id()` of the model: models
+have no hash, so they cannot be keys of a WeakKeyDictionary."""
 
 
 @contextmanager
@@ -165,7 +166,7 @@ class ModelPool:
 
     def __init__(self, loaded: LoadedProject) -> None:
         self._loaded = loaded
-        self._making = threading.Lock()
+        self._making = threading.Lock()  # two threads must not make the same model
         self._made: dict[str, tuple[BaseChatModel, TokenCounter]] = {}
 
     def get(self, model_id: str | None = None) -> tuple[BaseChatModel, TokenCounter]:

@@ -113,6 +113,7 @@ class ToolLoop:
             )
         self.rounds.append(response)
         asking = [self._reply(call, offered, response, wrong) for call in response.tool_calls]
+        # All calls end before an error is raised, so that none continues in the background.
         results = await asyncio.gather(*asking, return_exceptions=True)
         for failure in results:
             if isinstance(failure, BaseException):
@@ -185,6 +186,7 @@ class ToolLoop:
         tool, arguments = offered[name], dict(call["args"])
         is_search = MOST_KEY in (tool.metadata or {})
         if is_search:
+            # The passages of the prompt count like those of a middleware, see `next_marker`.
             numbers = {"": {"asked": None, "first": 1, "last": self.numbered}}
             state = {"messages": [*self.tool_replies, response], STATE_KEY: numbers}
             arguments["runtime"] = _Runtime(state, list(offered.values()), str(call["id"]))

@@ -22,8 +22,9 @@ TOKEN = "LOREBIND_TOKEN"
 """The environment variable that contains the token."""
 
 _RETRY = RetryConfig(attempts=4, backoff_ms=0, max_backoff_ms=30_000)
+"""No wait of its own, because an answer that asks for a retry says after how many seconds."""
 _BUSY = (429, 503)
-_PAGE = 100
+_PAGE = 100  # the largest that a server sends
 _PREFIX, _UNIX = "/api/v0", "unix:"
 _CONNECT_SECONDS, _ANSWER_SECONDS = 10, 60
 """Timeouts in seconds. A server answers within 30; event streams send a comment every 15."""

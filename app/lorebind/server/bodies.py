@@ -37,6 +37,7 @@ _LARGEST = 2**53
 UNREADABLE = "it is not UTF-8, nested too deeply, or has an integer of too many digits"
 """Why JSON without a syntax error cannot be read."""
 _DEEPEST = 200
+"""Maximum depth of a body: functions that call themselves on its parts may go 1000 calls deep."""
 _MOST_ERRORS = 100
 
 
@@ -181,5 +182,6 @@ async def has_too_many_values(text: bytes | bytearray, most: int = MOST_VALUES) 
 
 
 def _has_more(text: bytes | bytearray, most: int) -> bool:
+    # An escaped quote does not end a text, unless its backslash is escaped.
     unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     return next(islice(_VALUE.finditer(unescaped), most, None), None) is not None

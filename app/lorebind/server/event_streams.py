@@ -150,6 +150,7 @@ def events_of(
             following: asyncio.Task[bytes | None] | None = None
             try:
                 while True:
+                    # A task, because waiting for it until a comment is due must not cancel it.
                     following = asyncio.create_task(_next(events))
                     async for comment in _while_waiting_for(following):
                         yield comment

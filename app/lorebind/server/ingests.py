@@ -59,7 +59,7 @@ class Ingests:
         """
         Args:
             runs: the stored runs.
-            seen_by: returns the project as a tenant sees it.
+            project_for: returns the project as a tenant sees it.
             log_failure: logs unexpected errors.
         """
         self.runs = runs
@@ -127,6 +127,7 @@ class Ingests:
             if here is not None:
                 await asyncio.wait({here.task}, timeout=deadline - time.monotonic())
             else:
+                # Another server works on it, and tells its end only by the stored run.
                 await asyncio.sleep(min(0.5, max(0.0, deadline - time.monotonic())))
             current = await call(partial(self.runs.find, run.namespace, run.run_id))
             run = current or run
@@ -140,7 +141,7 @@ class Ingests:
         here = self._under_way.get(run.run_id)
         if here is not None:
             here.task.cancel()
-            await asyncio.wait({here.task}, timeout=5)
+            await asyncio.wait({here.task}, timeout=5)  # third-party code may hang
 
     def events(self, run: RequestedRun) -> RunEvents | None:
         """Return the events of a run, if it runs here or was one of the last that did."""

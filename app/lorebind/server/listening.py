@@ -19,6 +19,7 @@ if sys.platform != "win32":
     import fcntl
 
 _BACKLOG = 2048
+"""Connections that wait to be accepted; as in uvicorn, which does not open these sockets."""
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
@@ -108,6 +109,7 @@ def listening_at(path: str) -> Iterator[socket.socket]:
             yield listening
         finally:
             with suppress(OSError):
+                # Another server may have replaced it by now.
                 if os.path.samestat(created, os.stat(path)):
                     os.unlink(path)
 
@@ -142,6 +144,7 @@ def _remove_left(path: str) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
+    # The folder itself is locked, so no lock file is left behind.
     held = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -86,7 +86,7 @@ class PageRequest:
         """Answer with the items that were found.
 
         Args:
-            found: up to `limit` + 1 items from the start on, in the order of the list.
+            rows: up to `limit` + 1 items from the start on, in the order of the list.
             start: the start of the page; if it is backwards, the surplus item comes first.
             key: returns the unique key of an item, by which the list is sorted.
             show: converts an item to plain data.

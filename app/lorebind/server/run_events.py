@@ -37,7 +37,7 @@ class RunEvents(Extension):
     async def after(self, number: int) -> AsyncIterator[tuple[int, str, dict[str, Any]]]:
         """Yield the events after a number until the end, each as number, hook and data."""
         while True:
-            changed = self._changed
+            changed = self._changed  # read first: a later event replaces it
             for event in list(self._events):
                 if event[0] > number:
                     number = event[0]

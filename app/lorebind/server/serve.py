@@ -187,6 +187,8 @@ class _Uvicorn(uvicorn.Server):
         self._tell()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # After the ingests, four waits may take their whole time: for the start, for connections,
+        # for cancelled requests, and for closing the project.
         self._ending.within(DRAIN_SECONDS + 4 * _LAST_SECONDS)
         drained = time.monotonic() + DRAIN_SECONDS
         await self._served.drain(DRAIN_SECONDS)

@@ -124,6 +124,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         numbers = state.get(STATE_KEY, {})
         message_id, question, history = _question(state["messages"])
         before = numbers.get(self.name)
+        # A message without an id cannot be recognized, so its question is searched for again.
         if not question or (before and before["asked"] == message_id is not None):
             return None
         first = next_marker(state["messages"], numbers)

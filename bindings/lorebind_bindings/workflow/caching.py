@@ -37,6 +37,7 @@ class TaskCache:
         return outcome if until > time.monotonic() else None
 
     def put(self, key: str, outcome: Outcome, seconds: float) -> None:
+        # Puts it at the end, because the first entries are dropped.
         self._entries.pop(key, None)
         self._entries[key] = time.monotonic() + seconds, outcome
         while len(self._entries) > _MOST:
@@ -48,6 +49,7 @@ def cached(context: Context) -> Outcome | None:
     if context.task.cache is None:
         return None
     outcome = context.run.parts.cache.get(_key(context))
+    # A copy, because each execution adds its updates.
     return replace(outcome) if outcome else None
 
 

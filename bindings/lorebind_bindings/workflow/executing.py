@@ -157,6 +157,7 @@ async def _once(context: Context) -> Outcome:
         late = TimeoutError(
             f"it took longer than {task.timeout_seconds} s{which}; raise timeout_seconds"
         )
+        # If the limit has not expired, the work of the task has raised the error.
         raise failure(context, late if limit.expired() else error) from error
     except Exception as error:  # project functions, models and searches raise anything
         raise failure(context, _explained(context, error)) from error

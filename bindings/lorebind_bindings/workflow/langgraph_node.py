@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lorebind_config.reading.loaded import LoadedProject
 
 _LONGEST = 100
+"""Maximum length of a caller's thread id within ours, which may have 200 characters."""
 
 
 class GraphInput(TypedDict, total=False):

@@ -273,6 +273,7 @@ class Workflows:
                 at=("step",),
             )
         keys = {done["key"] for done in steps[:step]}
+        # Also the answers to these tasks, whose keys are `path|answer`.
         seed = [
             record for record in turn.records.values() if record["key"].partition("|")[0] in keys
         ]
@@ -306,6 +307,7 @@ class Workflows:
         token = playing.set(turn)
         try:
             with tenant(thread.tenant):  # the code of tasks may ask for it
+                # The checkpoint must be stored before the tasks run: their records belong to it.
                 values = await self._host(turn).ainvoke(start, config, durability="sync")
             result = await self._result(turn, values)
             status = result.status
@@ -424,6 +426,7 @@ def _still_open(loaded: LoadedProject, thread: Thread, info: ThreadInfo) -> Thre
 def _steps(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the records of ended tasks, in the order in which they ended."""
     ended = (record for record in records if "outcome" in record)
+    # Tasks that end while a write is running have the same step.
     return sorted(ended, key=lambda record: (record["step"], record["at"]))
 
 

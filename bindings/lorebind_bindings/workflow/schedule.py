@@ -80,6 +80,7 @@ class _FlowRun:
         self.tokens.enter(_Token(TaskHistory()))
         try:
             while True:
+                # After a failure, no task starts, but running ones end: their results are stored.
                 if not self.failures:
                     for name in self.tokens.ready():
                         self._start(name)
@@ -92,6 +93,7 @@ class _FlowRun:
         finally:
             await _cancelled(self.running)
         if self.failures:
+            # The same error in every run, whichever task fails first.
             raise min(self.failures, key=lambda failed: failed.error["path"])
         if self.suspended:
             raise Suspended.all_of(
@@ -100,12 +102,14 @@ class _FlowRun:
         try:
             return self._result()
         except ChannelError as error:
+            # The path `answers[3].draft#2` belongs to the task `draft`.
             task = re.split(r"[#\[]", error.path.rpartition(".")[2])[0]
             raise _failure(task, error.path, error) from error
 
     def _start(self, name: str) -> None:
         self.steps += 1
         limit = self.frame.workflow.max_steps
+        # By their place in the flow, not by time: a join sees the same `output` in every run.
         arrived = sorted(self.tokens.start(name), key=lambda token: token.number)
         task, past = self.flow.tasks[name], TaskHistory.of_all([token.past for token in arrived])
         path = f"{self.frame.prefix}{name}"
@@ -157,6 +161,7 @@ class _FlowRun:
     def _after(self, name: str, past: TaskHistory, done: Done) -> TaskHistory:
         """Return what the tasks that follow a task see as their past."""
         number, rounds = self.flow.number[name], self.tokens.rounds[name]
+        # One bit for each task in each round of a loop.
         bit = 1 << ((rounds - 1) * len(self.flow.names) + number)
         writes, states = past.writes, past.states
         if updates := done.outcome.updates:
@@ -175,7 +180,7 @@ class _FlowRun:
         )
 
     def _skip(self) -> None:
-        if self.failures or self.suspended:
+        if self.failures or self.suspended:  # a task that waits may still lead to them
             return
         for name in self.tokens.skipped():
             path = f"{self.frame.prefix}{name}"

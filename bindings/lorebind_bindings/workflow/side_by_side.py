@@ -69,6 +69,7 @@ async def side_by_side(
         Suspended: some jobs wait, and the others have ended.
     """
     results = [JobResult() for _ in jobs]
+    # One iterator for all workers: each job starts once, in order.
     numbered = iter(enumerate(jobs))
     enough = asyncio.Event()
 
@@ -95,6 +96,7 @@ async def side_by_side(
     succeeded = any(result.value is not None for result in results)
     if strategy == "race":
         if succeeded:
+            # Nobody needs the answers that other jobs wait for.
             return [JobResult(result.value, result.error) for result in results], None
     elif strategy != "best_effort" and failures:
         return results, failures[0]
@@ -111,7 +113,7 @@ async def _until(enough: asyncio.Event, workers: list[asyncio.Task[None]]) -> No
         while left and not stop.done():
             done, _ = await asyncio.wait({*left, stop}, return_when=asyncio.FIRST_COMPLETED)
             for worker in done & left:
-                worker.result()
+                worker.result()  # raises errors that no strategy handles
             left -= done
     finally:
         stop.cancel()

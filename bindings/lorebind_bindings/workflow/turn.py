@@ -81,6 +81,7 @@ class Turn:
             TaskFailed: a task failed.
         """
         journal = await self.store.journal(self.thread)
+        # Together, so that one write stores all of them.
         await asyncio.gather(*map(journal.put, self.seed))
         run = Run(self.parts, _WORK, journal, self.bus, journal.turn, self.interrupt_before)
         channels = Channels(self.declared, run.environment)

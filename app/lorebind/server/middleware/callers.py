@@ -130,6 +130,7 @@ class Callers:
     async def _read(self) -> bool:
         """Read the tokens, and return whether that was possible; if not, it is logged."""
         await asyncio.sleep(self._tried_at + _APART_SECONDS - time.monotonic())
+        # Taken before the read, which may miss a token that is created meanwhile.
         self._tried_at = now = time.monotonic()
         try:
             tokens = await call(self._tokens.all)

@@ -133,7 +133,7 @@ async def delete_knowledge_base(
     stored = await call(server.stored.find, owner, kb_id)
     if stored is None:
         raise server.project.config.no_knowledge_base(kb_id, await _all(server))
-    check(stored)
+    check(stored)  # before the index is gone; the row is checked again when it is deleted
 
     async def deleting() -> None:
         with suppress(NotFoundError):  # its vector database is no longer declared
@@ -146,6 +146,7 @@ async def delete_knowledge_base(
 
 def _key(number: int, row: dict[str, Any]) -> str:
     """Return a sort key that keeps the order of a list when knowledge bases are created later."""
+    # `~` comes after all digits.
     return f"{number:06}" if row["origin"] == "yaml" else f"~{row['id']}"
 
 

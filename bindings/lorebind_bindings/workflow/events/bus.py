@@ -66,6 +66,8 @@ class SinkThread:
         self._awaited: Future[None] | None = None
         self._finished: Future[None] = Future()
         self._finished.set_running_or_notify_cancel()  # a cancelled future could not be set
+        # Sinks see the context of the caller, such as the tenant. The thread is a daemon, so that
+        # the process can end while a sink hangs.
         work, name = contextvars.copy_context().run, "lorebind-sinks"
         threading.Thread(target=work, args=[self._work], name=name, daemon=True).start()
 

@@ -78,7 +78,7 @@ class JsonLinesSink:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.name = f"JsonLinesSink({self.path})"
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # each run calls its sinks in a thread of its own
         self._file: io.FileIO | None = None
         self._check()
 
@@ -89,7 +89,7 @@ class JsonLinesSink:
         with self._lock:
             try:
                 self._file = self._file or self._open()
-                while rest:
+                while rest:  # a file without a buffer may take only a part
                     rest = rest[self._file.write(rest) :]
             except BaseException:
                 self._close()  # reopening the file terminates an incomplete line

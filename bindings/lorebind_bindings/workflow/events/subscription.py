@@ -102,6 +102,7 @@ class Subscription:
         """Check whether there are no more events; if there may be, `wake` is called."""
         # Set first: an event that comes before the next check then wakes the reader at once.
         self.wake = wake
+        # Read before the events: no event comes after the end.
         ended = self._ended
         if self.has_more:
             wake()

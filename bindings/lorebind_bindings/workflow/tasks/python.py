@@ -76,6 +76,7 @@ async def python(context: Context) -> Outcome:
     """
     task = context.task
     function = context.run.parts.function(task)
+    # Copied, because the function may change them, and other tasks read the same values.
     arguments = copied(context.fill(dict(task.arguments)))
     signature = inspect.signature(function)
     if "context" in signature.parameters and "context" not in arguments:

@@ -99,6 +99,7 @@ class FileClaims:
         lock = self._lock(key)
         if lock.lock_file in _of_this_process:
             return True
+        # Trying the lock would create its file.
         if not os.path.exists(lock.lock_file):
             return False
         try:
@@ -114,6 +115,7 @@ class FileClaims:
         from filelock import FileLock
 
         name = f"{self._database.name}.{key}.lock"
+        # A run takes and frees its claim in different threads.
         return FileLock(self._database.with_name(name), thread_local=False)
 
 

@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 _TRUSTED_SECONDS = 1.0
 """Seconds after the last use until the connection is checked with a round trip."""
 _SETUP_SECONDS = 60.0
+"""Seconds to wait for another process that creates the tables."""
 _NOTICE_LOSS = (
     "set tcp_keepalives_idle = 30; set tcp_keepalives_interval = 10; set tcp_keepalives_count = 3"
 )
 """Makes the server release the locks of a machine that is gone after a minute, not after hours."""
 _NUMBER = "(%s::bigint # hashtextextended(current_schema(), 0))"
-"""The number of a lock. PostgreSQL's locks are per database, but each schema has its threads."""
+"""The number of a lock. PostgreSQL's locks are per database, but each schema has its threads, so
+the hash of its name is mixed in (`#` is exclusive or)."""
 
 
 class PostgresThreads(ThreadSaver, PostgresSaver):
@@ -57,6 +59,7 @@ class PostgresThreads(ThreadSaver, PostgresSaver):
         self._address = address
         self._process = os.getpid()
         self._held: set[str] = set()
+        # Reentrant: a claim is held around a query, which holds it too.
         self._turn = threading.RLock()
         self._parents: psycopg.Connection[Any] | None = None
         self.claims = self  # the same connection holds the locks
@@ -112,7 +115,7 @@ class PostgresThreads(ThreadSaver, PostgresSaver):
                 self._held.discard(key)
 
     def is_held(self, key: str) -> bool:
-        # pg_locks shows the 64-bit number of a lock in two halves.
+        # pg_locks shows the 64-bit number of a lock in two halves; such locks have objsubid 1.
         halves = "classid::bigint = (number >> 32) & 4294967295 and objid::bigint = number"
         return self._ask(
             f"exists (select from pg_locks, (select {_NUMBER} as number) wanted"
@@ -224,6 +227,7 @@ class PostgresThreads(ThreadSaver, PostgresSaver):
         """Exclude other threads. After a fork, do not use the parent's connection and locks."""
         if self._process != os.getpid():
             self._process = os.getpid()
+            # Threads of the parent, which do not exist here, may hold these locks.
             self._turn, self.lock = threading.RLock(), threading.Lock()
             self._held = set()
             self._parents = self.conn  # closing it would end the parent's session
@@ -232,4 +236,5 @@ class PostgresThreads(ThreadSaver, PostgresSaver):
 
 
 def _number(name: str) -> int:
+    # 60 bits, which a signed bigint can hold.
     return int(digest("lorebind threads", name)[:15], 16)

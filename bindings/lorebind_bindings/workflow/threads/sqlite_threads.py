@@ -49,6 +49,7 @@ class SqliteThreads(ThreadSaver, SqliteSaver):
             yield cursor
 
     def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
+        # LangGraph's own method reads writes with a second cursor of one shared connection.
         where, values = search_where(config, options.get("filter"), options.get("before"))
         limit = options.get("limit")
         with self.cursor(transaction=False) as cursor:
@@ -67,6 +68,8 @@ class SqliteThreads(ThreadSaver, SqliteSaver):
         self, prefix: str, limit: int, before: str | None = None, after: str | None = None
     ) -> Sequence[str]:
         """See `ThreadSaver.newest`."""
+        # Ids of checkpoints grow with time, so the largest is that of the last turn. A range can
+        # use the primary key; LIKE cannot, because it ignores case.
         order = "DESC" if after is None else "ASC"
         with self.cursor(transaction=False) as cursor:
             cursor.execute(

@@ -47,6 +47,7 @@ class Thread(NamedTuple):
     @property
     def key(self) -> str:
         """The thread id that LangGraph uses."""
+        # The digest tells threads apart; the readable part is for errors about damaged rows.
         readable = re.sub(r"[^A-Za-z0-9]+", "-", self.id)[:_READABLE]
         return f"{self.prefix}{digest(self.id)[:32]}.{readable}"
 
@@ -145,6 +146,7 @@ class ThreadStore:
             StoreError: the location cannot be reached or written.
         """
         thread.check()
+        # A list, because a cancelled call still takes the claim, which is then freed below.
         claims, taken = self.saver.claims, []
 
         def take() -> None:
