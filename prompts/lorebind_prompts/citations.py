@@ -67,10 +67,7 @@ class Citation:
     @property
     def url(self) -> str:
         """An address for clients: that in the metadata, the uri if it is one, else `lorebind://`."""
-        for address in (self.metadata.get("url"), self.uri):
-            if isinstance(address, str) and address.startswith(("https://", "http://")):
-                return address
-        return f"lorebind://{self.metadata.get('kb_id', '')}/{quote(self.uri, safe='')}"
+        return address({**self.metadata, "uri": self.uri})
 
     @property
     def number(self) -> int:
@@ -120,6 +117,15 @@ class CitedAnswer:
     """Markers in the answer that stand for no passage of the prompt."""
     mentions: list[Mention] = field(default_factory=list)
     """Every place that cites one of the passages, in the order of the text."""
+
+
+def address(metadata: Mapping[str, Any]) -> str:
+    """Return the address of a passage for clients, see `Citation.url`."""
+    uri = str(metadata.get("uri", ""))
+    for url in (metadata.get("url"), uri):
+        if isinstance(url, str) and url.startswith(("https://", "http://")):
+            return url
+    return f"lorebind://{metadata.get('kb_id', '')}/{quote(uri, safe='')}"
 
 
 def label(metadata: Mapping[str, Any]) -> str:

@@ -48,6 +48,7 @@ COMMANDS: list[list[str]] = [
     ["run"],
     ["eval"],
     ["serve"],
+    ["mcp"],
     ["token"],
     ["token", "create"],
     ["token", "list"],

@@ -44,6 +44,10 @@ _COMMANDS = {
     "query": ("knowledge:query", "Search a knowledge base and print the passages, best first."),
     "run": ("run:run", "Run a workflow and print its output, with its citations."),
     "serve": ("serve:serve", "Serve the project as a REST API, until SIGTERM or Ctrl-C."),
+    "mcp": (
+        "mcp:mcp",
+        "Serve the project to one MCP client over standard input and output.",
+    ),
     "eval": (
         "evaluate:evaluate",
         "Measure the search quality of a knowledge base; a document scores as its best chunk does.",
@@ -55,7 +59,7 @@ _COMMANDS = {
 }
 """The module and the name of each command or group, and the first sentence of its help."""
 _ON_SERVERS = ("ingest", "query", "run", "knowledge", "bindings", "workflow")
-_ONLY_HERE = ("doctor", "eval", "token")
+_ONLY_HERE = ("doctor", "eval", "mcp", "token")
 """Commands that use stored data, and cannot use that of a server."""
 
 

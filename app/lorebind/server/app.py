@@ -7,7 +7,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI
+from starlette.routing import Route
 
+from lorebind.mcp.http import PATH
 from lorebind.server.failures import answer_failures
 from lorebind.server.middleware.callers import Callers, Rates
 from lorebind.server.middleware.guard import REQUEST_SECONDS, Hosts, RequestGuard
@@ -99,6 +101,7 @@ def make_app(
     app.include_router(chat_completions.router)
     app.include_router(overview.health)
     app.include_router(overview.router)
+    app.router.routes.append(Route(PATH, server.mcp))
     limit = declared.rate_limit
     return RequestGuard(
         app,

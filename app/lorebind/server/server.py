@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from pydantic import ValidationError
 
 from lorebind.knowledge_base import KnowledgeBase
+from lorebind.mcp.http import McpEndpoint
 from lorebind.server.failure_log import FailureLog
 from lorebind.server.ingests import Ingests
 from lorebind.server.middleware.callers import Caller
@@ -61,6 +62,7 @@ class Server:
         """Documents that are being deleted."""
         self.connected = Connected()
         self.readiness = Readiness(project, self.database)
+        self.mcp = McpEndpoint(self)
         self.is_draining = False
         """Whether it is about to stop."""
         self.starting: asyncio.Task[None] | None = None
@@ -130,6 +132,7 @@ class Server:
         if not self.is_draining:
             await self.drain()
         await self.connected.stop()
+        await self.mcp.stop()
         closing = asyncio.create_task(self.project.aclose())
         done, _ = await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
         for task in done:

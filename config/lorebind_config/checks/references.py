@@ -12,7 +12,7 @@ from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.declarations.embedders import OFF
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.models import EXTRACTIVE
-from lorebind_config.declarations.project import SPARSE, ProjectDeclaration
+from lorebind_config.declarations.project import SPARSE, McpDeclaration, ProjectDeclaration
 from lorebind_config.declarations.retrieval import CondenseDeclaration
 from lorebind_config.declarations.tasks import with_nested
 from lorebind_config.declarations.workflows import WorkflowDeclaration
@@ -105,10 +105,19 @@ def dangling(
     )
     yield from _knowledge_bases(project.knowledge_bases, ids)
     yield from _bindings(project.knowledge, project.title, ids)
+    yield from _narrowed(project.mcp, ids)
     for agent in agents:
         yield from _agent(agent, ids)
     for workflow in workflows:
         yield from _workflow(workflow, ids)
+
+
+def _narrowed(mcp: McpDeclaration, ids: _Known) -> Iterator[Problem]:
+    for at, kb_id in enumerate(mcp.knowledge_bases):
+        if ids.knowledge_bases is not None and kb_id not in ids.knowledge_bases:
+            message = f"mcp names the unknown knowledge base {kb_id!r}"
+            hint = did_you_mean(kb_id, ids.knowledge_bases)
+            yield mcp.problem(("knowledge_bases", at), message, hint)
 
 
 def _workflow(workflow: WorkflowDeclaration, outside: _Known) -> Iterator[Problem]:

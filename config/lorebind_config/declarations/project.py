@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from pydantic import Field
 
@@ -71,6 +71,24 @@ class ServerDeclaration(Declaration):
         default_factory=list,
         description="Host names that clients may use for the server, in addition to `localhost` "
         "and the value of `--host`. Add the public name of the server here. `*` allows any name.",
+    )
+
+
+McpTool: TypeAlias = Literal["search", "fetch", "list_documents", "find", "list_knowledge_bases"]
+"""A tool that MCP clients can call."""
+
+
+class McpDeclaration(Declaration):
+    """Limits for clients of the Model Context Protocol (MCP)."""
+
+    label: ClassVar[str] = "mcp"
+
+    knowledge_bases: list[Id] = Field(
+        default_factory=list,
+        description="The ids of the knowledge bases that they can read. By default all.",
+    )
+    tools: list[McpTool] = Field(
+        default_factory=list, description="The tools that they can call. By default all."
     )
 
 
@@ -194,6 +212,10 @@ class ProjectDeclaration(Declaration):
     server: ServerDeclaration = Field(
         default_factory=ServerDeclaration,
         description="Settings of `lorebind serve`.",
+    )
+    mcp: McpDeclaration = Field(
+        default_factory=McpDeclaration,
+        description="Limits for the clients of `lorebind mcp` and of `/mcp`.",
     )
     autoload: AutoloadDeclaration = Field(
         default_factory=AutoloadDeclaration,

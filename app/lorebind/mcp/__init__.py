@@ -1,0 +1,1 @@
+"""The project for programs that speak the Model Context Protocol (MCP)."""
