@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import lorebind_bindings  # which imports a name at its first use: LangChain takes half a second
 from lorebind_config.declarations.retrieval import RetrievalDeclaration
-from lorebind_config.errors import UsageError
+from lorebind_config.errors import MissingDependencyError, UsageError
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:
+    from deepagents.backends.protocol import BackendProtocol
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
 
@@ -172,6 +173,27 @@ class AtPlace:
             max_tokens=max_tokens,
         )
         return [search, *reading]
+
+    def backend(self, **settings: Unpack[RetrievalSettings]) -> BackendProtocol:
+        """Return the documents as a read-only file system for an agent of `deepagents`.
+
+        The agent's tools `ls`, `read_file`, `grep` and `glob` see `/KNOWLEDGE_BASE/URI`. Combine it
+        with a place to write by the `CompositeBackend` of `deepagents`.
+
+        Args:
+            settings: fields of `retrieval` to override, such as `filters`.
+
+        Raises:
+            MissingDependencyError: the package `deepagents` is not installed.
+        """
+        try:
+            from lorebind_bindings.langchain.deep_agents import KnowledgeBackend
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError(
+                f"the backend of a deep agent needs the package {error.name!r}; install it with: "
+                "pip install deepagents"
+            ) from error
+        return KnowledgeBackend(self._knowledge, self._tool_bindings(settings))
 
     def _tool_bindings(self, settings: RetrievalSettings) -> list[ResolvedBinding]:
         bindings = self._place.bindings(**settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,15 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from lorebind import NotFoundError, NotIngestedError, Project, UsageError, existing, tenant
+from lorebind import (
+    MissingDependencyError,
+    NotFoundError,
+    NotIngestedError,
+    Project,
+    UsageError,
+    existing,
+    tenant,
+)
 from lorebind_bindings import event_schema
 from lorebind_prompts import EstimateCounter, parse
 from tests.bindings.helpers import PARTS, Agentic, write
@@ -256,6 +265,17 @@ def test_a_store_of_others_is_only_searched(tmp_path: Path) -> None:
     store.add_documents([Document("Foreign words.", metadata={"source": "a"})])
     with Project.build(vector_store=existing(store), root=tmp_path) as project:
         assert [tool.name for tool in project.tools("documents")] == ["search"]
+
+
+def test_deep_agents_are_optional(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without their package, the error says how to install it."""
+    monkeypatch.setitem(sys.modules, "deepagents.backends.protocol", None)
+    monkeypatch.delitem(sys.modules, "lorebind_bindings.langchain.deep_agents", raising=False)
+    with (
+        shop(tmp_path) as project,
+        pytest.raises(MissingDependencyError, match="pip install deepagents"),
+    ):
+        project.at("guide").backend()
 
 
 READS = f"""\
