@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -42,22 +41,18 @@ class Passages:
             segments: all segments of the terms' kind, oldest first.
         """
         self.segments = segments
-        numbers, lengths, documents, _ = joined(segments.values())
+        numbers, lengths, *_ = joined(segments.values())
         live = np.flatnonzero(live_in(segments.values()))
         live = live[np.argsort(numbers[live], kind="stable")]
         self.numbers: NDArray[np.int64] = numbers[live]
         self.lengths: NDArray[np.int64] = lengths[live].astype(np.int64)
-        self._documents: NDArray[np.int64] = documents[live]
+        self._live = live
+        """Where the passages are among those of all segments."""
         positions = np.full(len(numbers), -1, np.int32)
         positions[live] = np.arange(len(live))
         ends = np.cumsum([len(segment.numbers) for segment in segments.values()]).tolist()
         self._positions = dict(zip(segments, np.split(positions, ends), strict=False))
         """For each segment, the positions here of its passages; -1 for those that are gone."""
-
-    @cached_property
-    def owners(self) -> NDArray[np.int64]:
-        """The document of each passage, as a number from 0."""
-        return np.unique(self._documents, return_inverse=True)[1]
 
     def having(
         self, postings: Mapping[int, Postings]
@@ -92,13 +87,14 @@ class PostingsCache(Generic[P, T]):
         self,
         index_uid: int,
         kind: int,
-        make_passages: Callable[[Sql, Mapping[int, Segment]], P],
+        make_passages: Callable[[Sql, Mapping[int, Segment], P | None], P],
         make_term: Callable[[P, NDArray[np.int32], NDArray[np.uint8]], T],
     ) -> None:
         """
         Args:
             index_uid, kind: identify the postings.
-            make_passages: makes the passages of a version from its segments.
+            make_passages: makes the passages of a version from its segments, and those of the
+                version before if they are cached.
             make_term: makes what is cached of a term from the passages that have it.
         """
         self._index_uid, self._kind = index_uid, kind
@@ -123,9 +119,8 @@ class PostingsCache(Generic[P, T]):
         cached = current.segments if current is not None else {}
         segments = segments_of(sql, self._index_uid, self._kind)
         read = read_segments(sql, [segment for segment in segments if segment not in cached])
-        passages = self._make_passages(
-            sql, {segment: cached.get(segment) or read[segment] for segment in segments}
-        )
+        there = {segment: cached.get(segment) or read[segment] for segment in segments}
+        passages = self._make_passages(sql, there, current)
         with self._lock:
             if version > self._version:
                 self._version, self._passages, self._terms = version, passages, {}

@@ -43,7 +43,7 @@ class Terms:
     """The terms of an index, cached between searches. Safe to share among threads."""
 
     def __init__(self, index_uid: int) -> None:
-        def passages(_: Sql, segments: Mapping[int, Segment]) -> Passages:
+        def passages(_: Sql, segments: Mapping[int, Segment], __: Passages | None) -> Passages:
             return Passages(segments)
 
         self.cache = PostingsCache(index_uid, TERMS, passages, _Term)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
 
 K1, B = 1.2, 0.75
+_NONE = np.zeros(0, np.int64)
 _LEAST = 1e-6
 """Minimum weight of a word, so that a word in most passages still counts."""
 
@@ -47,16 +48,68 @@ def tf_saturation(times: Any, norms: Any) -> Any:
     return times * (K1 + 1) / (times + norms)
 
 
+class _Documents:
+    """A number from 0 for each document of some segments.
+
+    A document keeps its number from version to version of an index, so that a new version numbers
+    the documents of its new segments only.
+    """
+
+    def __init__(self, segments: Mapping[int, Segment], before: _Documents | None) -> None:
+        """
+        Args:
+            segments: all segments, oldest first.
+            before: the numbers in an earlier version.
+        """
+        earlier = before.by_segment if before else {}
+        hashes = before._hashes if before else np.zeros(0, np.int64)
+        numbers = before._numbers if before else np.zeros(0, np.int64)
+        new = {number: part.documents for number, part in segments.items() if number not in earlier}
+        uris, places = np.unique(np.concatenate([_NONE, *new.values()]), return_inverse=True)
+        at = np.searchsorted(hashes, uris)
+        are_new = np.ones(len(uris), bool)
+        inside = at < len(hashes)
+        are_new[inside] = hashes[at[inside]] != uris[inside]
+        new_numbers = np.empty(len(uris), np.int64)
+        new_numbers[~are_new] = numbers[at[~are_new]]
+        new_numbers[are_new] = np.arange(len(hashes), len(hashes) + are_new.sum())
+        self._hashes: NDArray[np.int64] = np.insert(hashes, at[are_new], uris[are_new])
+        """The documents, ascending."""
+        self._numbers: NDArray[np.int64] = np.insert(numbers, at[are_new], new_numbers[are_new])
+        ends = np.cumsum([len(part) for part in new.values()])
+        numbered = dict(zip(new, np.split(new_numbers[places], ends), strict=False))
+        self.by_segment: dict[int, NDArray[np.int64]] = {
+            number: earlier[number] if number in earlier else numbered[number]
+            for number in segments
+        }
+        """The document of each passage of each segment."""
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+
 class _Passages(Passages):
     """The passages with the lengths of their texts and documents."""
 
-    def __init__(self, segments: Mapping[int, Segment], languages: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        segments: Mapping[int, Segment],
+        languages: Mapping[str, int],
+        before: _Passages | None = None,
+    ) -> None:
         """
         Args:
             segments: all segments, oldest first.
             languages: the number of documents by language.
+            before: the passages of an earlier version.
         """
         super().__init__(segments)
+        numbered = _Documents(segments, before.numbered if before else None)
+        if len(numbered) > 2 * sum(languages.values()):  # most are gone
+            numbered = _Documents(segments, None)
+        self.numbered: _Documents = numbered
+        self.owners = np.concatenate([_NONE, *numbered.by_segment.values()])[self._live]
+        """The document of each passage, as a number from 0."""
         self.documents = sum(languages.values())
         self.languages = languages.keys() - {""}  # documents without text have no language
         words = max(int(self.lengths.sum()), 1)  # so that an index without words has norms
@@ -91,8 +144,10 @@ class Words:
     """The words of an index, cached between searches. Safe to share among threads."""
 
     def __init__(self, index_uid: int) -> None:
-        def passages(sql: Sql, segments: Mapping[int, Segment]) -> _Passages:
-            return _Passages(segments, Chunks(sql, index_uid).languages())
+        def passages(
+            sql: Sql, segments: Mapping[int, Segment], before: _Passages | None
+        ) -> _Passages:
+            return _Passages(segments, Chunks(sql, index_uid).languages(), before)
 
         self.cache = PostingsCache(index_uid, WORDS, passages, _Word)
 
