@@ -45,7 +45,8 @@ def agent_request(
             same name.
     """
     agent = scope.answers()
-    reading = read_tools(scope, service, counter, bindings)
+    searched = {binding.id: binding for binding in (*tool_bindings(scope), *bindings)}
+    reading = read_tools(scope, service, counter, list(searched.values()))
     if agent is None:
         return {"tools": reading} if reading else {}
     tools = [*(_tools(scope, service, counter, agent) if agent.tools else []), *reading]

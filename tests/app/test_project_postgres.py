@@ -50,6 +50,23 @@ def best(project: Project, question: str, **settings: Any) -> str:
     return project.query("docs", question, **settings).matches[0].text
 
 
+def test_documents_are_read(project: Project) -> None:
+    """Lines are found and fetched as they are written, whatever characters they have."""
+    project.ingest("docs")
+    kb = project.knowledge_base("docs")
+    for pattern, uris in (
+        ("100 % RIGHT", ["docs/odd.md"]),
+        ("1__ %", []),
+        ("who'd", ["docs/odd.md"]),
+    ):
+        assert [passage.uri for passage in kb.find(pattern).passages] == uris
+    found = kb.find("^(rotate|invoices) ", regex=True).passages
+    assert [passage.lines[0][0] for passage in found] == [3, 3]
+    assert kb.fetch("docs/keys.md").text == DOCUMENTS["docs/keys.md"].rstrip()
+    (listed,) = kb.readable_documents(filters={"uri": "docs/odd.md"})
+    assert (listed.metadata["team"], listed.lines) == ("ops", 3)
+
+
 def test_from_documents_to_answers(project: Project, tmp_path: Path, dsn: str) -> None:
     """Ingest, ask, ingest again, edit, delete and replace work on PostgreSQL as elsewhere."""
     with pytest.raises(NotIngestedError):

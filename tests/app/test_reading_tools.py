@@ -291,6 +291,7 @@ knowledge: [{{ id: guide, top_k: 1, read_tools: [find] }}, {{ id: rules, top_k: 
 agents:
   - {{ id: clerk, read_tools: [list_documents, fetch] }}
   - {{ id: plain }}
+  - {{ id: tooled, knowledge: [], tools: [{{ knowledge: rules, read_tools: [find] }}] }}
 workflows:
   - id: reply
     input: {{ question: {{ type: string }} }}
@@ -319,6 +320,9 @@ def test_an_agent_reads(tmp_path: Path) -> None:
         bound = Agentic(says=[AIMessage("Yes.")])
         project.generate(QUESTION, agent="plain", model=bound)
         assert bound.offered[0][0] == ["find"]
+        tooled = Agentic(says=[AIMessage("Yes.")])
+        project.generate(QUESTION, agent="tooled", model=tooled)
+        assert tooled.offered[0][0] == ["search_rules", "find"]
         (knowledge_base,) = [tool for tool in project.tools() if tool.name == "find"]
         assert "guide (How keys are handled.); rules" in str(knowledge_base.args)
 

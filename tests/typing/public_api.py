@@ -36,6 +36,7 @@ def faces(project: Project, model: BaseChatModel) -> None:
         KnowledgePrompt,
     )
     assert_type(project.tool("docs", name="handbook", strategy="mmr"), BaseTool)
+    assert_type(project.tools("docs", top_k=3), list[BaseTool])
     assert_type(project.middleware(agent="clerk", on_weak="fallback"), KnowledgeMiddleware)
     assert_type(project.generate("Who?", "docs", history=[("user", "Hi")], top_k=1), Answer)
     assert_type(project.stream("Who?", attachments=[], model="openai:gpt"), AnswerStream)

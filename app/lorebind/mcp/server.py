@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +13,19 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from lorebind.mcp.tools import SCHEME, TOOLS, Arguments, Knowledge, ListDocuments, resource_uri
+from lorebind_config.checks.template_checks import texts
 from lorebind_config.errors import LorebindError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from lorebind.project import Project
 
     OfCaller = Callable[[Any], AbstractAsyncContextManager[Project]]
     """Returns the project as the caller of a request sees it, given the request's context."""
-    LogFailure = Callable[[str, BaseException], None]
+    LogFailure = Callable[[str, BaseException, Iterable[str]], None]
+    """Receives the operation, its error, and the texts of the client, which it does not log."""
 
 _READS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False, idempotent_hint=True)
 _NOT_FOUND = -32002
@@ -39,9 +42,17 @@ def make_server(project: Project, of_caller: OfCaller, log_failure: LogFailure) 
     """
     names = project.config.project.mcp.tools or list(TOOLS)
 
+    @asynccontextmanager
+    async def listed(context: Any) -> AsyncIterator[Knowledge]:
+        try:
+            async with of_caller(context) as seen:
+                yield Knowledge(seen)
+        except LorebindError as error:  # such as a missing tenant
+            raise MCPError(types.INVALID_REQUEST, str(error)) from None
+
     async def list_tools(context: Any, _: Any) -> types.ListToolsResult:
-        async with of_caller(context) as seen:
-            about = _about(Knowledge(seen))
+        async with listed(context) as knowledge:
+            about = _about(knowledge)
         tools = [_tool(name, TOOLS[name], about) for name in TOOLS if name in names]
         return types.ListToolsResult(tools=tools)
 
@@ -58,7 +69,8 @@ def make_server(project: Project, of_caller: OfCaller, log_failure: LogFailure) 
         except LorebindError as error:
             return _failed(str(error))
         except Exception as error:
-            log_failure(f"the MCP tool {params.name} failed", error)
+            sent = [text for _, text in texts(params.arguments)]
+            log_failure(f"the MCP tool {params.name} failed", error, sent)
             return _failed(_FAULT)
         text = json.dumps(data, ensure_ascii=False, default=str)
         return types.CallToolResult(
@@ -66,8 +78,7 @@ def make_server(project: Project, of_caller: OfCaller, log_failure: LogFailure) 
         )
 
     async def list_resources(context: Any, _: Any) -> types.ListResourcesResult:
-        async with of_caller(context) as seen:
-            knowledge = Knowledge(seen)
+        async with listed(context) as knowledge:
             resources = [
                 types.Resource(
                     uri=resource_uri(kb_id),
@@ -100,7 +111,7 @@ def make_server(project: Project, of_caller: OfCaller, log_failure: LogFailure) 
         except LorebindError as error:
             raise MCPError(_NOT_FOUND, str(error)) from None
         except Exception as error:
-            log_failure("an MCP resource could not be read", error)
+            log_failure("an MCP resource could not be read", error, [uri])
             raise MCPError(types.INTERNAL_ERROR, _FAULT) from None
         contents = types.TextResourceContents(uri=uri, mime_type=mime_type, text=text)
         return types.ReadResourceResult(contents=[contents])

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.stdio import stdio_server
 
 from lorebind.mcp.server import make_server
+from lorebind.server.failure_log import FailureLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from lorebind.project import Project
-
-log = logging.getLogger("lorebind.mcp")
 
 
 async def serve_stdio(project: Project) -> None:
@@ -29,9 +27,6 @@ async def serve_stdio(project: Project) -> None:
     async def of_caller(_: Any) -> AsyncIterator[Project]:
         yield project
 
-    def log_failure(failure: str, error: BaseException) -> None:
-        log.error("%s", failure, exc_info=error)
-
-    server = make_server(project, of_caller, log_failure)
+    server = make_server(project, of_caller, FailureLog(project.config))
     async with project, stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())

@@ -193,14 +193,14 @@ class Find(Arguments):
         entries, cuts = list[Data](), list[str]()
         for kb in kbs:
             await kb.handle.start()
-            found = await kb.afind(
+            result = await kb.afind(
                 self.pattern, regex=self.regex, document=document, limit=_PASSAGES
             )
-            cuts += [found.cut] if found.cut else []
+            cuts += [result.cut] if result.cut else []
             entries += [
                 _entry(passage.metadata)
                 | {"lines": [{"line": line, "text": text} for line, text in passage.lines]}
-                for passage in found.passages
+                for passage in result.passages
             ]
         more = "write a longer pattern, or set id or knowledge_base"
         note = {"note": f"{cuts[0]}; {more}"} if cuts else {}

@@ -106,9 +106,9 @@ class KnowledgeBackend(BackendProtocol):  # type: ignore[misc] # its package is 
             matches: list[Any] = []
             is_cut = False
             for binding in self._below(base):
-                found = await self._read(binding, find_lines, pattern, limit=_MOST)
-                is_cut = is_cut or bool(found.cut)
-                for passage in found.passages:
+                result = await self._read(binding, find_lines, pattern, limit=_MOST)
+                is_cut = is_cut or bool(result.cut)
+                for passage in result.passages:
                     file = _path(binding.id, passage.uri)
                     if f"{file}/".startswith(base) and includes(file[len(base) :] or file):
                         matches += [

@@ -135,8 +135,8 @@ class AgentDeclaration(Declaration):
     )
     read_tools: list[ReadTool] = Field(
         default_factory=list,
-        description="Tools with which the model reads the documents of all its knowledge bases, "
-        "in addition to the `read_tools` of its bindings.",
+        description="Tools with which the model reads the documents of all knowledge bases that it "
+        "is bound to or searches by its tools, in addition to the `read_tools` of each of them.",
     )
     max_iterations: int = Field(
         10,

@@ -115,8 +115,8 @@ def list_readable(
         with catalog.reading() as sql:
             index = catalog.ledger.index_within(sql, namespace, "active")
             uris = [document.uri for document in page if document.chunks]
-            found = Chunks(sql, index.index_uid).metadata_of_documents(uris) if index else {}
-        passing = ((uri, [*filter(passes, found.get(uri, ()))]) for uri in uris)
+            of_uris = Chunks(sql, index.index_uid).metadata_of_documents(uris) if index else {}
+        passing = ((uri, [*filter(passes, of_uris.get(uri, ()))]) for uri in uris)
         readable += [_readable(uri, metadata) for uri, metadata in passing if metadata]
         if len(page) < _PAGE:
             break

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from lorebind import ConfigurationError, Project
+from lorebind import ConfigurationError, KnowledgeBase, Project
 from lorebind.mcp.server import make_server
 from tests.density import examples
 
@@ -67,7 +67,7 @@ async def in_memory(project: Project) -> AsyncIterator[Any]:
     async def of_caller(_: Any) -> AsyncIterator[Project]:
         yield project
 
-    server = make_server(project, of_caller, lambda _, error: failures.append(error))
+    server = make_server(project, of_caller, lambda _, error, sent: failures.append(error))
     async with Client(server) as client:
         yield client
     assert not failures
@@ -343,6 +343,33 @@ async def test_a_knowledge_base_of_a_tenant(tmp_path: Path) -> None:
             async with over_http(server, **{"X-Tenant-ID": tenant}) as client:
                 kbs = data(await client.call_tool("list_knowledge_bases"))["knowledge_bases"]
                 assert [kb["id"] for kb in kbs] == listed
+
+
+async def test_a_tenant_is_required(tmp_path: Path) -> None:
+    """Without a tenant, each request is refused with the reason."""
+    async with served(tmp_path, {"tenancy": "required"}) as server:
+        async with over_http(server) as client:
+            with pytest.raises(MCPError, match="tenant"):
+                await client.list_tools()
+            assert "tenant" in mistake(await client.call_tool("list_knowledge_bases"))
+        async with over_http(server, **{"X-Tenant-ID": "ann"}) as client:
+            assert len((await client.list_tools()).tools) == len(NAMES)
+
+
+async def test_a_bug_is_logged_without_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client learns only that there is a bug, and the log does not have its texts."""
+
+    async def broken(_: Any, pattern: str, **__: Any) -> None:
+        raise RuntimeError(f"cannot find {pattern}")
+
+    monkeypatch.setattr(KnowledgeBase, "afind", broken)
+    async with served(tmp_path) as server, over_http(server) as client:
+        message = mistake(await client.call_tool("find", {"pattern": "Zebrawood"}))
+    assert message.startswith("this is a bug")
+    assert "RuntimeError" in caplog.text
+    assert "Zebrawood" not in caplog.text
 
 
 async def test_many_clients_at_once(tmp_path: Path) -> None:

@@ -64,9 +64,9 @@ def _text(event: RunEvent) -> str:
             return f"found {passages} in {data['seconds']:.2f} s ({data['verdict']})"
         case "tool_call":
             arguments = ", ".join(f"{name}={value!r}" for name, value in data["arguments"].items())
-            found = f", {len(data['found'])} passages" if data["found"] else ""
+            passages = f", {len(data['found'])} passages" if data["found"] else ""
             status = "failed" if data["status"] == "error" else "called"
-            return f"{status} {data['tool']}({arguments}) in {data['seconds']:.2f} s{found}"
+            return f"{status} {data['tool']}({arguments}) in {data['seconds']:.2f} s{passages}"
         case "custom":
             return f"emits {dict(data)}"
         case "waiting":
