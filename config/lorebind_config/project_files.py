@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from lorebind_config.errors import StoreError
 
+PROJECT_FILE = "lorebind.yaml"
 DATA_FOLDER = ".lorebind"
 ELSEWHERE = "choose another location with the path of a vector database of type sqlite"
 

@@ -1,11 +1,11 @@
-"""Redaction: removes secret values from text for display, since errors may quote a key."""
+"""Redaction: which keys hold secrets, and text without secrets, since errors may quote a key."""
 
 from __future__ import annotations
 
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote, urlsplit
@@ -13,6 +13,12 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit
 from lorebind_config.errors import text_of
 
 HIDDEN = "[secret]"
+SECRET_NAMES = (
+    r"(api_?key|(access|private|secret)_?key|token|password|passwd|passphrase|dsn|auth"
+    r"|authorization|secret|credentials?|connection_?string)"
+)
+"""The names of keys that hold secrets, as a regular expression."""
+_SECRET_NAME = re.compile(rf"(^|_){SECRET_NAMES}$")
 
 _WITHIN = re.compile("(?:AccountKey|sig)=([^;&]+)")
 """Secrets within a secret: parts of an Azure connection string or signature are quoted alone."""
@@ -20,6 +26,22 @@ _SHORT = 4
 """Shorter values are removed only as whole words: `eu` in `eu-1`, but not in `queue`."""
 _HALF = 2000
 """Characters at the start and at the end of a message that are always shown."""
+
+
+def is_secret_name(name: str) -> bool:
+    """Check whether a key holds a secret by its name: `api_key`, `authToken`, not `max_tokens`."""
+    return bool(_SECRET_NAME.search(snake_case(name)))
+
+
+def snake_case(name: str) -> str:
+    """Return a name in lower case, with `_` between its words: `auth_token` for `authToken`."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return re.sub(r"[^a-z0-9]+", "_", snake)
+
+
+def is_secret_path(path: Iterable[str | int]) -> bool:
+    """Check whether the value at a path must never be shown."""
+    return any(isinstance(step, str) and is_secret_name(step) for step in path)
 
 
 def without(text: str, values: Mapping[str, str]) -> str:

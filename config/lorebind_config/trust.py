@@ -20,7 +20,7 @@ from lorebind_config.checks.named_code import code_named
 from lorebind_config.checks.template_checks import texts
 from lorebind_config.declarations.base import OUTSIDE, Declaration, Path, Position, Wants, within
 from lorebind_config.declarations.kinds import is_plugins
-from lorebind_config.declarations.values import is_secret_name, leaves_project, snake_case
+from lorebind_config.declarations.values import leaves_project
 from lorebind_config.errors import ConfigurationError
 from lorebind_config.namespace import digest
 from lorebind_config.project_code import modules_of_project
@@ -28,6 +28,7 @@ from lorebind_config.project_files import DATA_FOLDER, leads_to, written_to
 from lorebind_config.project_modules import Module
 from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.loading import load_project
+from lorebind_config.redaction import is_secret_name, snake_case
 from lorebind_config.templates import Environment, Reference, TemplateError, as_template, mentions
 
 _ADDRESS_NAME = re.compile(

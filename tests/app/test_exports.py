@@ -25,6 +25,7 @@ HEAVY = (
     "langchain_core",
     "langchain_openai",
     "langgraph",
+    "lorebind_config.declarations",
     "numpy",
     "onnxruntime",
     "openai",
@@ -109,6 +110,16 @@ except SystemExit as done:
     assert not done.code
 """
     assert in_a_fresh_interpreter(code) == "['typer'] []"
+
+
+def test_help_of_each_command_is_cheap() -> None:
+    """The modules of all commands load no declarations: help shows none of them."""
+    code = """
+from lorebind.cli.commands import _COMMANDS, load_command
+for name in _COMMANDS:
+    load_command(name)
+"""
+    assert in_a_fresh_interpreter(code) == "['pydantic', 'typer'] []"
 
 
 def test_what_concerns_one_knowledge_base_is_not_on_the_project() -> None:

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from lorebind_config.declarations.project import ProjectDeclaration
 from lorebind_config.declarations.schema import FILES, json_schema
 from lorebind_config.errors import ConfigurationError
-from lorebind_config.reading.loading import PROJECT_FILE, build_project
+from lorebind_config.project_files import PROJECT_FILE
+from lorebind_config.reading.loading import build_project
 from tests.app.doc_blocks import blocks
 from tests.density import examples
 

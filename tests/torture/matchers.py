@@ -17,10 +17,10 @@ from lorebind_bindings.structured_output import _read
 from lorebind_config.checks.conditions import _TOKEN, _paths
 from lorebind_config.declarations.base import Matching, RefusedError
 from lorebind_config.declarations.rendering import check_passage_template
-from lorebind_config.declarations.values import WEB_ADDRESS, inside_project, is_secret_name
+from lorebind_config.declarations.values import WEB_ADDRESS, inside_project
 from lorebind_config.errors import LorebindError, did_you_mean
 from lorebind_config.filters import compile_filter
-from lorebind_config.redaction import without
+from lorebind_config.redaction import is_secret_name, without
 from lorebind_config.templates import fill, mentions, parts
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.chunking.recursive import code_chunker

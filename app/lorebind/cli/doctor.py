@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from lorebind.cli.opening import opened
+from lorebind.cli.opening import load_config, opened
 from lorebind.cli.options import Output, OutputOption, ProjectOption
 from lorebind.cli.printing import print_data, print_table
-from lorebind_config.reading.loading import load_project
 
 
 def doctor(
@@ -20,7 +19,7 @@ def doctor(
     """Try each embedder, vector database, index and model, and suggest a fix for each failure."""
     from lorebind.doctor import without_unusable  # with NumPy, which `--help` does not need
 
-    with opened(without_unusable(load_project(project))) as loaded:
+    with opened(without_unusable(load_config(project))) as loaded:
         findings = loaded.doctor(deep=deep)
     if output is Output.table:
         rows = ((finding.part, finding.status, finding.detail) for finding in findings)

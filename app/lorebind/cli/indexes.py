@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lorebind.cli.opening import load_config
 from lorebind_config.errors import LorebindError
-from lorebind_config.reading.loading import load_project
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
@@ -22,7 +22,7 @@ def project_to_read(path: str) -> Project:
     """
     from lorebind.project import Project  # as in `opening.opened`
 
-    loaded = load_project(path)
+    loaded = load_config(path)
     alone = loaded.project.model_copy(update={"extensions": [], "wrappers": []})
     return Project(replace(loaded, project=alone))
 

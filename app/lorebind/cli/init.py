@@ -15,7 +15,6 @@ from lorebind.cli.schema import FOLDER, naming_the_file, write_schemas
 from lorebind.cli.terminal import print_line
 from lorebind.trust import trust
 from lorebind_config.errors import ConfigurationError, UsageError
-from lorebind_config.trust import read_demands
 
 _BETTER = "{ id: default, provider: fastembed, model: BAAI/bge-small-en-v1.5 }"
 """An embedder of the same size that finds more, see docs/how-to/embedders.md."""
@@ -125,6 +124,8 @@ def _trust(folder: Path) -> None:
 
     Failures are ignored, because `ask` reports missing trust when it is needed.
     """
+    from lorebind_config.trust import read_demands  # as in `load_config`
+
     with suppress(ConfigurationError, UsageError):
         demands = read_demands(folder)
         if not demands.all:

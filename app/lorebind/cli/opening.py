@@ -12,12 +12,9 @@ from lorebind.cli.ingesting import ingest_with_bars, show_plan
 from lorebind.cli.options import Output, log_level
 from lorebind.cli.printing import print_skipped, without_text
 from lorebind.cli.terminal import print_line
-from lorebind_config.declarations.embedders import NONE
 from lorebind_config.errors import ReadOnlyError, SourceError, UsageError
+from lorebind_config.project_files import PROJECT_FILE
 from lorebind_config.project_modules import run_only
-from lorebind_config.reading.loading import PROJECT_FILE, build_project, load_project
-from lorebind_config.trust import demands_of
-from lorebind_knowledge.extensions.logging import EventLog, LoggingExtension, set_level
 from lorebind_knowledge.plumbing.lanes import usable_processors
 
 if TYPE_CHECKING:
@@ -35,6 +32,14 @@ _TEXTS_A_SECOND, _LONG = 20, 120
 which a faster way is worth a note."""
 
 
+def load_config(path: str | Path, *, need_variables: bool = False) -> LoadedProject:
+    """Load the project at a path; see `load_project`."""
+    # The declarations take .15 s to import, here and in other functions: --help needs none.
+    from lorebind_config.reading.loading import load_project
+
+    return load_project(path, need_variables=need_variables)
+
+
 def open_project(path: str | Path) -> Project:
     """Open the project at a path, and log its events if the user asks for logs.
 
@@ -44,7 +49,7 @@ def open_project(path: str | Path) -> Project:
     Raises:
         ConfigurationError: the files have problems; the error lists all of them.
     """
-    return opened(load_project(path))
+    return opened(load_config(path))
 
 
 def opened(config: LoadedProject) -> Project:
@@ -55,6 +60,8 @@ def opened(config: LoadedProject) -> Project:
     level = log_level.get()
     if level is None:
         return Project(config)
+    from lorebind_knowledge.extensions.logging import LoggingExtension, set_level
+
     logs = any(isinstance(extension, LoggingExtension) for extension in config.project.extensions)
     project = Project(config, extensions=[] if logs else extensions())
     set_level(level)  # opening the project has set the level that it declares
@@ -63,7 +70,11 @@ def opened(config: LoadedProject) -> Project:
 
 def extensions() -> list[Extension]:
     """Return the extension that logs events, if the user asks for logs."""
-    return [EventLog()] if log_level.get() else []
+    if not log_level.get():
+        return []
+    from lorebind_knowledge.extensions.logging import EventLog
+
+    return [EventLog()]
 
 
 def ingested(project: Project, output: Output) -> list[IngestReport]:
@@ -143,6 +154,8 @@ def project_at(path: Path, *, trusted: bool, no_vectors: bool) -> Project:
     Raises:
         UsageError: the path is none of these, or the project is not trusted yet.
     """
+    from lorebind_config.trust import demands_of
+
     config = config_at(path, no_vectors=no_vectors)
     demands = demands_of(config)
     if not trusted:
@@ -166,9 +179,12 @@ def config_at(path: Path, *, no_vectors: bool = False) -> LoadedProject:
                 "--no-vectors is for folders without a project; write `embedder: none` at the "
                 "knowledge base instead"
             )
-        return load_project(path)
+        return load_config(path)
     if not is_document and not path.is_dir():
         raise UsageError(f"{path} is neither a folder nor a file; give one with documents")
+    from lorebind_config.declarations.embedders import NONE
+    from lorebind_config.reading.loading import build_project
+
     source: dict[str, Any] = {"type": "file_glob", "path": "**/*"}
     if is_document:
         from wcmatch import glob  # no other command needs it

@@ -18,6 +18,7 @@ import typer
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import named_tenant
 from lorebind_config.namespace import tenant as run_as
+from lorebind_config.project_files import PROJECT_FILE
 
 if TYPE_CHECKING:
     from lorebind_knowledge.extensions.logging import Level
@@ -221,8 +222,6 @@ def project_above() -> str:
     Only files and folders of this user are considered, because others could put a file into a
     folder that they share, such as `/tmp`. Without such a file, it is the current folder.
     """
-    from lorebind_config.reading.loading import PROJECT_FILE  # not for --help
-
     try:
         here = Path.cwd()
     except OSError:  # it was deleted

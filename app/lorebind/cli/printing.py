@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from lorebind.cli.options import Output
 from lorebind.cli.terminal import console, is_showable, one_line, print_line, visible
 from lorebind.plain_data import as_data
-from lorebind_config.editing.yaml_text import as_yaml
 from lorebind_knowledge.ingest.report import skipped_summary
 from lorebind_knowledge.text.languages import detect_language
 from lorebind_knowledge.text.splitting import words_of
@@ -58,6 +57,8 @@ def print_data(value: Any, output: Output) -> None:
 def _as_text(data: Any, output: Output, *, ascii_only: bool) -> str:
     if output is Output.json:
         return json.dumps(data, indent=2, ensure_ascii=ascii_only)
+    from lorebind_config.editing.yaml_text import as_yaml  # with PyYAML, only for `-o yaml`
+
     plain = json.loads(json.dumps(data))  # converts subclasses of plain types, too
     return as_yaml(plain, ascii_only=ascii_only).removesuffix("\n")
 

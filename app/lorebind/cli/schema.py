@@ -6,14 +6,13 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
 from lorebind.cli.options import Output, OutputOption, ProjectOption
 from lorebind.cli.printing import print_data
 from lorebind.cli.terminal import print_line
-from lorebind_config.declarations.schema import FILES, json_schema
 from lorebind_config.errors import StoreError, UsageError
 from lorebind_config.project_files import make_data_folder
 
@@ -33,7 +32,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of the YAML, with which editors complete, explain and check it."""
     if not write:
-        print_data(json_schema(kind), Output.json if output is Output.table else output)
+        print_data(_schema_of(kind), Output.json if output is Output.table else output)
         return
     root = Path(project)
     written = write_schemas(root.parent if root.is_file() else root)
@@ -58,11 +57,17 @@ def write_schemas(root: Path) -> list[Path]:
     with naming_the_file():
         make_data_folder(folder)
         folder.mkdir(exist_ok=True)
-        for kind in FILES:
+        for kind in get_args(Kind):
             path = folder / f"{kind}.json"
-            path.write_text(json.dumps(json_schema(kind), indent=2) + "\n", encoding="utf-8")
+            path.write_text(json.dumps(_schema_of(kind), indent=2) + "\n", encoding="utf-8")
             written.append(path)
     return written
+
+
+def _schema_of(kind: Kind) -> dict[str, Any]:
+    from lorebind_config.declarations.schema import json_schema  # as in `opening.load_config`
+
+    return json_schema(kind)
 
 
 @contextmanager

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from lorebind.cli.indexes import project_to_read
 from lorebind.cli.interrupts import completed_by
-from lorebind.cli.opening import extensions, open_project
+from lorebind.cli.opening import extensions, load_config, open_project
 from lorebind.cli.options import HERE, current_server
 from lorebind.declaration_methods import Declared
 from lorebind_config.errors import Suggestion
 from lorebind_config.namespace import named_tenant
-from lorebind_config.reading.loading import load_project
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
@@ -46,7 +45,7 @@ def target_declarations(path: str) -> Declared | RemoteProject:
     """Open the project to read its declarations only, without running any of its code."""
     if (remote := target_server()) is not None:
         return remote
-    return Declared(load_project(path))
+    return Declared(load_config(path))
 
 
 def apply_to_target(path: str, text: str, shown_as: str, *, dry_run: bool) -> Applied:

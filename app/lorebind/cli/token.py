@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from lorebind.cli.opening import load_config
 from lorebind.cli.options import Output, OutputOption, ProjectOption, command_group
 from lorebind.cli.printing import print_data, print_table, utc_time
 from lorebind.cli.terminal import print_line
-from lorebind.server.state.tables import open_state
-from lorebind.server.state.tokens import Tokens
-from lorebind_config.reading.loading import load_project
 
 if TYPE_CHECKING:
-    from lorebind.server.state.tokens import Token
+    from lorebind.server.state.tokens import Token, Tokens
     from lorebind_config.reading.loaded import LoadedProject
 
 app = command_group("Manage tokens of `lorebind serve`, their rights and tenants.")
@@ -51,7 +49,7 @@ def create(
 
     Only its digest is stored. Once a token exists, servers refuse callers without one.
     """
-    config = _loaded(project)
+    config = load_config(project)
     tenants = tenant or [config.tenant]  # an error if the project requires a name
     with _tokens(config) as tokens:
         token, text = tokens.create(name, rights, tenants, expires)
@@ -65,7 +63,7 @@ def create(
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """List the tokens by name, without their secret values."""
-    with _tokens(_loaded(project)) as tokens:
+    with _tokens(load_config(project)) as tokens:
         rows = [_token_data(token) for token in tokens.all()]
     if output is not Output.table:
         print_data({"tokens": rows}, output)
@@ -80,7 +78,7 @@ def revoke(
     name: NameArgument, project: ProjectOption = ".", output: OutputOption = Output.table
 ) -> None:
     """Delete a token. Running servers refuse it within a second."""
-    with _tokens(_loaded(project)) as tokens:
+    with _tokens(load_config(project)) as tokens:
         revoked = _token_data(tokens.revoke(name))
     if output is not Output.table:
         print_data(revoked, output)
@@ -88,13 +86,13 @@ def revoke(
         print_line(f"{name} is revoked")
 
 
-def _loaded(project: str) -> LoadedProject:
-    return load_project(project)
-
-
 @contextmanager
 def _tokens(config: LoadedProject) -> Iterator[Tokens]:
     """Open the tokens of a project, which needs only the variables of `server: state`."""
+    # As in `load_config`.
+    from lorebind.server.state.tables import open_state
+    from lorebind.server.state.tokens import Tokens
+
     database = open_state(config.project.server.state, config.environment)
     try:
         yield Tokens(database)

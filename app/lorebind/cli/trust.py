@@ -12,7 +12,6 @@ from lorebind.cli.opening import config_at
 from lorebind.cli.options import Output, OutputOption
 from lorebind.cli.printing import print_data
 from lorebind.cli.terminal import print_line
-from lorebind_config.trust import demands_of
 
 
 def trust(
@@ -37,6 +36,8 @@ def trust(
         result = {"folder": folder, "removed": was}
         lines = [f"{folder} {'is no longer trusted' if was else 'was not trusted'}"]
     else:
+        from lorebind_config.trust import demands_of  # as in `load_config`
+
         demands = demands_of(config_at(path))
         if demands.all:
             trusted.trust(demands)

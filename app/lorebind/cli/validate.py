@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
+from lorebind.cli.opening import load_config
 from lorebind.cli.options import Output, OutputOption, ProjectOption
 from lorebind.cli.printing import counted, print_data
 from lorebind.cli.terminal import print_line
 from lorebind_config.errors import ConfigurationError
-from lorebind_config.reading.autoload import misspelled_folders
-from lorebind_config.reading.loading import load_project
 
 
 def validate(
@@ -26,12 +25,14 @@ def validate(
     No database, API key or extra is needed. A variable that is not set results in a notice.
     """
     try:
-        loaded = load_project(project, need_variables=strict)
+        loaded = load_config(project, need_variables=strict)
     except ConfigurationError as error:
         if output is Output.table:
             raise
         print_data({"valid": False, "problems": error.problems, "notices": []}, output)
         raise typer.Exit(2) from None
+    from lorebind_config.reading.autoload import misspelled_folders  # as in `load_config`
+
     notices = [*loaded.unset, *misspelled_folders(loaded.root, loaded.project.autoload)]
     inline = sum(len(workflow.agents) for workflow in loaded.workflows.values())
     declared = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from lorebind.cli.ingesting import ingest_with_bars, knowledge_bases, print_heading
-from lorebind.cli.opening import open_project, opened
+from lorebind.cli.opening import load_config, open_project, opened
 from lorebind.cli.options import Output, OutputOption, ProjectOption
 from lorebind.cli.printing import plan_line, print_data
 from lorebind.cli.target import target_server
@@ -18,7 +18,6 @@ from lorebind.cli.terminal import print_line
 from lorebind.watching import WatchedFiles
 from lorebind_config.errors import LorebindError, NotFoundError
 from lorebind_config.plugins import import_extra
-from lorebind_config.reading.loading import load_project
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
@@ -109,7 +108,7 @@ def _watch_server(
 def _loaded_again(loaded: Project, path: str) -> Project:
     """Load the project again; if it is not valid, report that and return the current one."""
     try:
-        config = load_project(path)
+        config = load_config(path)
     except LorebindError as error:
         print_line(f"lorebind: {error}; the previous declarations stay in effect", stderr=True)
         return loaded

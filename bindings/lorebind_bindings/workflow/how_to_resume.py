@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from lorebind_config.errors import Suggestion
 from lorebind_config.namespace import tenant_option
-from lorebind_config.reading.loading import PROJECT_FILE
+from lorebind_config.project_files import PROJECT_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

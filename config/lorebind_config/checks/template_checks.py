@@ -25,10 +25,10 @@ from lorebind_config.declarations.base import (
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.project import ProjectDeclaration
 from lorebind_config.declarations.rendering import check_passage_template, is_file
-from lorebind_config.declarations.values import is_secret_path
 from lorebind_config.declarations.workflows import WorkflowDeclaration
 from lorebind_config.errors import ConfigurationError, MissingVariableError, Problem, UsageError
 from lorebind_config.project_files import OutsideError, open_inside
+from lorebind_config.redaction import is_secret_path
 from lorebind_config.templates import (
     ANYTHING,
     SCOPES,

@@ -11,38 +11,18 @@ import bracex
 from pydantic import AfterValidator, ValidationInfo, WithJsonSchema
 
 from lorebind_config.declarations.base import Fault, Matching, Path, RefusedError, leaves, refused
+from lorebind_config.redaction import SECRET_NAMES, is_secret_name
 
-_NAMES = (
-    r"(api_?key|(access|private|secret)_?key|token|password|passwd|passphrase|dsn|auth"
-    r"|authorization|secret|credentials?|connection_?string)"
-)
-_SECRET_NAME = re.compile(rf"(^|_){_NAMES}$")
 _TEMPLATE = r"\{\{\s*\.(?:env|secrets)\.[A-Za-z_][A-Za-z0-9_]*\s*\}\}"
 SECRET_PATTERN = f"^{_TEMPLATE}$"
 
 SECRET_SETTINGS = {
-    rf"(^|[^A-Za-z0-9]){_NAMES}$": {
+    rf"(^|[^A-Za-z0-9]){SECRET_NAMES}$": {
         "type": ["string", "boolean", "null", "array", "object"],
         "pattern": _TEMPLATE,
     }
 }
 """`literal_secrets` as JSON Schema, limited to lower-case names at the top of the settings."""
-
-
-def is_secret_name(name: str) -> bool:
-    """Check whether a key holds a secret by its name: `api_key`, `authToken`, not `max_tokens`."""
-    return bool(_SECRET_NAME.search(snake_case(name)))
-
-
-def snake_case(name: str) -> str:
-    """Return a name in lower case, with `_` between its words: `auth_token` for `authToken`."""
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    return re.sub(r"[^a-z0-9]+", "_", snake)
-
-
-def is_secret_path(path: Path) -> bool:
-    """Check whether the value at a path must never be shown."""
-    return any(isinstance(step, str) and is_secret_name(step) for step in path)
 
 
 def literal_secrets(config: dict[str, Any]) -> Iterator[Fault]:

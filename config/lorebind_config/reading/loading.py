@@ -30,6 +30,7 @@ from lorebind_config.declarations.project import (
 )
 from lorebind_config.declarations.workflows import WorkflowDeclaration
 from lorebind_config.errors import ConfigurationError, Problem, did_you_mean
+from lorebind_config.project_files import PROJECT_FILE
 from lorebind_config.reading.autoload import (
     KINDS,
     autoload_files,
@@ -42,8 +43,6 @@ from lorebind_config.reading.partial import partial
 from lorebind_config.reading.problems import Finding, findings
 from lorebind_config.reading.yaml_source import YamlSource
 from lorebind_config.templates import Environment
-
-PROJECT_FILE = "lorebind.yaml"
 
 D = TypeVar("D", bound=Declaration)
 

@@ -12,7 +12,6 @@ from pydantic_core import ErrorDetails
 from lorebind_config.declarations.base import Declaration, Path, RefusedError, written_names
 from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.tasks import OneOrMore
-from lorebind_config.declarations.values import is_secret_path
 from lorebind_config.errors import Problem, did_you_mean, nearest
 from lorebind_config.reading.shapes import (
     annotation_of,
@@ -25,6 +24,7 @@ from lorebind_config.reading.shapes import (
     unwrapped,
 )
 from lorebind_config.reading.yaml_source import YamlSource, described_type, short
+from lorebind_config.redaction import is_secret_path
 
 _EXPECTED = {
     "string_type": "text",

@@ -13,8 +13,8 @@ import yaml
 from yaml.composer import Composer
 
 from lorebind_config.declarations.base import Declaration, Path, Position
-from lorebind_config.declarations.values import is_secret_path
 from lorebind_config.errors import ConfigurationError, Problem
+from lorebind_config.redaction import is_secret_path
 from lorebind_config.templates import ANYTHING
 
 _READ_DIFFERENTLY = re.compile(

@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lorebind_config.declarations.values import is_secret_path
 from lorebind_config.errors import SourceError
 from lorebind_config.namespace import digest
-from lorebind_config.redaction import HIDDEN
+from lorebind_config.redaction import HIDDEN, is_secret_path
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.base import Path
