@@ -175,7 +175,8 @@ def test_the_tools_of_a_project(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "args", "text"),
     [
-        ("fetch", {"document": "guide/old.md"}, "set knowledge_base to one of: guide, rules"),
+        ("fetch", {"document": "guide/none.md"}, "no document 'guide/none.md' in guide, rules"),
+        ("list_documents", {}, "set knowledge_base to one of: guide, rules"),
         ("list_documents", {"knowledge_base": "guid"}, "no knowledge base 'guid' here; did you"),
         ("fetch", {"document": "x", "knowledge_base": "guide"}, "has no document 'x'; known:"),
         ("fetch", {"document": "x", "first_line": 0}, "first_line: Input should be greater"),
@@ -192,6 +193,19 @@ def test_mistakes_are_explained(tmp_path: Path, name: str, args: dict[str, Any],
         message = called(project, name, "guide", "rules", **args)
     assert text in message.text
     assert message.artifact["citations"] == []
+
+
+def test_a_document_tells_its_knowledge_base(tmp_path: Path) -> None:
+    """The model names the knowledge base only if several have a document of that uri."""
+    with shop(tmp_path) as project:
+        fetched = called(project, "fetch", "guide", "rules", document="guide/old.md")
+        assert [passage.content for passage in parse(fetched.text)] == [f"1: {OLD}"]
+        found = called(project, "find", "guide", "rules", document="rules/keys.md", pattern="keys")
+        assert [passage.content for passage in parse(found.text)] == [f"1: {RULES}"]
+        for kb_id in ("guide", "rules"):
+            project.add_documents(kb_id, [{"id": "both", "text": f"Of {kb_id}."}])
+        asked = called(project, "fetch", "guide", "rules", document="added:both")
+        assert "set knowledge_base to one of: guide, rules" in asked.text
 
 
 @pytest.mark.parametrize("budget", [160, 200, 400])

@@ -69,6 +69,8 @@ class Knowledge:
         if name.startswith(SCHEME):
             kb_id, _, uri = name.removeprefix(SCHEME).partition("/")
             return self.knowledge_base(unquote(kb_id)), unquote(uri)
+        if len(self.ids) > 1:
+            raise UsageError(f"{name!r} is no id; take it from search, find or list_documents")
         return self.knowledge_base(None), name
 
     def budget(self, kbs: Sequence[KnowledgeBase]) -> int:

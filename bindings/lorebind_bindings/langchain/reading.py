@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
@@ -128,7 +129,9 @@ class _Reader:
         document: str | None,
     ) -> Reply:
         chosen = self.bindings
-        if knowledge_base or document:
+        if document:
+            chosen = [await self._holding(document, knowledge_base)]
+        elif knowledge_base:
             chosen = [self._binding(knowledge_base)]
         budget = self._budget(chosen) - _NOTE_TOKENS
         shown: list[Citation] = []
@@ -178,7 +181,7 @@ class _Reader:
         last_line: int | None,
         knowledge_base: str | None,
     ) -> Reply:
-        binding = self._binding(knowledge_base)
+        binding = await self._holding(document, knowledge_base)
         lines = await self._read(binding, read_lines, document, first_line, last_line)
         numbered = lines.texts(_LINE)
         budget = self._budget([binding]) - _NOTE_TOKENS
@@ -229,6 +232,20 @@ class _Reader:
             if binding.id == kb_id:
                 return binding
         raise UsageError(f"there is no knowledge base {kb_id!r} here; {did_you_mean(kb_id, ids)}")
+
+    async def _holding(self, document: str, kb_id: str | None) -> ResolvedBinding:
+        """Return the binding that the model names, or else the only one with a document."""
+        if kb_id or len(self.bindings) == 1:
+            return self._binding(kb_id)
+        holding = []
+        for binding in self.bindings:
+            with suppress(NotFoundError):
+                await self._read(binding, read_lines, document, 1, 1)
+                holding.append(binding)
+        if not holding:
+            ids = ", ".join(binding.id for binding in self.bindings)
+            raise NotFoundError(f"there is no document {document!r} in {ids}")
+        return holding[0] if len(holding) == 1 else self._binding(None)
 
     async def _read(
         self, binding: ResolvedBinding, read: Callable[..., Any], *args: Any, **options: Any

@@ -175,7 +175,7 @@ async def test_finding_and_listing(tmp_path: Path) -> None:
         ("search", {"query": "x", "knowledge_bases": ["hand"]}, "no knowledge base 'hand'; did"),
         ("search", {"query": "x", "filters": {"$x": 1}}, "unknown operator '$x'"),
         ("fetch", {"id": "lorebind://handbook/x"}, "has no document 'x'; known:"),
-        ("fetch", {"id": "x"}, "set knowledge_base to one of: handbook, long"),
+        ("fetch", {"id": "x"}, "'x' is no id; take it from search"),
         ("fetch", {"id": FETCHED, "first_line": 9}, "has lines 1-1, but"),
         ("find", {"pattern": "(", "regex": True}, "not a regular expression"),
         ("list_documents", {}, "set knowledge_base to one of"),
