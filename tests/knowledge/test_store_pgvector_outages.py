@@ -14,7 +14,7 @@ import pytest
 
 from lorebind_config.errors import StoreError, UsageError
 from lorebind_config.namespace import IndexKey, Namespace
-from lorebind_knowledge.database import postgres_connections as connections
+from lorebind_knowledge.database import postgres_pool
 from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
@@ -157,7 +157,7 @@ def test_an_idle_connection_is_tried_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A connection that was lost while idle is replaced without an error."""
-    monkeypatch.setattr(connections, "_TRUSTED_SECONDS", 0)
+    monkeypatch.setattr(postgres_pool, "_TRUSTED_SECONDS", 0)
     store = add(make_store(dsn), 1)
     postgres.end_sessions()
     assert nearest(store) == [1]
@@ -169,8 +169,8 @@ def test_an_idle_connection_to_a_server_that_hangs(
     """A server that accepts statements and never answers is an outage, and then works again."""
     with own_postgres.connect() as db:
         db.execute("create extension vector")
-    monkeypatch.setattr(connections, "_TRUSTED_SECONDS", -1)
-    monkeypatch.setattr(connections, "_CHECK_SECONDS", 0.2)
+    monkeypatch.setattr(postgres_pool, "_TRUSTED_SECONDS", -1)
+    monkeypatch.setattr(postgres_pool, "_CHECK_SECONDS", 0.2)
     store = add(make_store(f"{own_postgres.dsn()}?connect_timeout=2"), 1)
     with own_postgres.frozen(), pytest.raises(StoreError) as caught:
         nearest(store)
@@ -181,8 +181,8 @@ def test_an_idle_connection_to_a_server_that_hangs(
 def test_connections_in_use(dsn: str, make_store: Callable[..., PgvectorStore]) -> None:
     """The error of a caller that waits too long for a connection names the setting to raise."""
     store = add(make_store(dsn, pool=PoolConfig(max_size=1, timeout_seconds=0.05)), 1)
-    with store._db.reading(), pytest.raises(StoreError) as caught:
-        nearest(store)
+    with ThreadPoolExecutor() as threads, store._db.reading(), pytest.raises(StoreError) as caught:
+        threads.submit(nearest, store).result()
     assert "all 1 connections" in message(caught)
     assert "pool.max_size" in message(caught)
     assert nearest(store) == [1]
@@ -218,18 +218,19 @@ def test_idle_connections_are_closed(
             return int(row[0])
 
     store = make_store(dsn, pool=PoolConfig(min_size=2, max_size=4))
+    pool = store._db._entered()
     held = [store._db.reading() for _ in range(4)]
     for connection in held:
         connection.__enter__()
     for connection in held:
         connection.__exit__(None, None, None)
-    assert len(store._db._idle) == 4
-    monkeypatch.setattr(connections, "_KEPT_SECONDS", 0)
+    assert len(pool._idle) == 4
+    monkeypatch.setattr(postgres_pool, "_KEPT_SECONDS", 0)
     with store._db.reading():
         pass
-    assert len(store._db._idle) == 2
+    assert len(pool._idle) == 2
     store.close()
-    assert store._db._idle == []
+    assert pool._idle == []
     deadline = time.monotonic() + 60
     while count():
         assert time.monotonic() < deadline

@@ -72,6 +72,11 @@ class Catalog:
         """Whether the catalog is on a server, so that calls mostly wait for its responses."""
         return self._postgres is not None
 
+    @property
+    def order(self) -> str:
+        """The place of its connections in the order in which a search of several takes them."""
+        return f"{id(self)}" if self._postgres is None else self._postgres.key
+
     def reading(self) -> AbstractContextManager[Sql]:
         """Open a consistent snapshot. Missing tables read as empty and are not created."""
         return self._database.reading()

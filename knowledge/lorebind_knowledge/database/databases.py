@@ -108,6 +108,8 @@ class PostgresDatabase:
             own_schema: the schema of the tables, created with them; None means the connection's.
         """
         self._name = f"{tables.name} in PostgreSQL at {address}"
+        self.key = address.key
+        """Equal for databases with the same connections."""
         self._tables = tables
         self._schema = own_schema
         self._ensure_schema = ensure_schema
@@ -152,7 +154,7 @@ class PostgresDatabase:
                     holder.execute("select pg_advisory_unlock_all()")
 
     def close(self) -> None:
-        self._connections.close_idle()
+        self._connections.leave()
         self._nothing.close()
 
     def __str__(self) -> str:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import UsageError
+from lorebind_config.namespace import digest
 from lorebind_config.plugins import import_extra
 from lorebind_config.redaction import HIDDEN
 
@@ -40,6 +41,11 @@ class PostgresAddress:
                 "the DSN of the PostgreSQL database cannot be read; "
                 "expected postgresql://user:password@host:port/database"
             ) from None
+
+    @property
+    def key(self) -> str:
+        """A text that is equal for addresses of the same database with the same settings."""
+        return digest(*(f"{name}={value}" for name, value in sorted(self._settings.items())))
 
     def connect(self, *, autocommit: bool) -> psycopg.Connection:
         """Open a connection that can store any text and plans every statement for its values.

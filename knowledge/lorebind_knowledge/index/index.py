@@ -434,8 +434,8 @@ def read_indexes(
         LostVectorsError: a store has lost vectors.
         StoreError: an outage, or the indexes kept changing.
     """
-    # A catalog in memory admits one reader at a time: all callers enter in the same order.
-    ordered = sorted(searched, key=id)
+    # A catalog admits one reader, or some, at a time: all callers enter in the same order.
+    ordered = sorted(searched, key=lambda index: index.catalog.order)
     for attempt in range(_ATTEMPTS):
         with suppress(SweptError), ExitStack() as opened:
             views: dict[Namespace, View] = {}

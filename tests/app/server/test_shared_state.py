@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from lorebind import Project
@@ -132,3 +135,52 @@ def test_a_run_is_cancelled_through_another(tmp_path: Path, dsn: str) -> None:
         time.sleep(2.5)  # until the first server has read the change
         slow.let_through(100)
         assert wait_for_end(there, where)["status"] == "cancelled"
+
+
+def test_a_server_has_few_connections(tmp_path: Path, dsn: str) -> None:
+    """Searches, an ingest, a workflow and the state of a server need at most ten connections."""
+    workflow = {"id": "answer", "tasks": [{"id": "say", "prompt": "What"}]}
+    checkpointer = {"type": "postgres", "dsn": "{{ .env.PG_DSN }}"}
+    declared = POSTGRES | {"workflows": [workflow], "checkpointer": checkpointer}
+    slow = Slow(tmp_path / "slow", declared)
+    file = slow.folder / "lorebind.yaml"  # where the ingest leaves the embedder free for questions
+    text = file.read_text().replace("max_concurrent: 1", "max_concurrent: 2")
+    file.write_text(text.replace(f"batch_size: {BATCH}", f"batch_size: {DOCUMENTS}"))
+    slow.environ["PG_DSN"] = f"{dsn}&application_name=few"
+    most, ended = 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        with psycopg.connect(dsn, autocommit=True) as db:
+            count = "select count(*) from pg_stat_activity where application_name = 'few'"
+            while not ended.is_set():
+                row = db.execute(count).fetchone()
+                assert row is not None
+                most = max(most, row[0])
+
+    with (
+        serving(slow.folder, **slow.environ) as server,
+        server.client() as api,
+        ThreadPoolExecutor() as threads,
+    ):
+        assert api.put("/knowledge-bases/tours", json=TOURS).status_code == 201
+        slow.let_through(1)
+        run = api.post("/knowledge-bases/tours/ingest", headers={"Prefer": "wait=20"}).json()
+        assert run["status"] == "completed", run
+        where = api.post("/knowledge-bases/texts/ingest").headers["location"]
+        slow.wait_for(2)
+        watching = threads.submit(watch)
+        asked: list[tuple[str, Any]] = [
+            ("/knowledge-bases/tours/query", {"query": "tours"}),
+            ("/workflows/answer/runs", {"input": {}}),
+            *[("/knowledge-bases/tours/query", {"query": f"tour {i}"}) for i in range(8)],
+        ]
+        with ThreadPoolExecutor(40) as burst:
+            replies = [burst.submit(api.post, path, json=body) for path, body in asked * 10]
+        statuses = {reply.result().status_code for reply in replies}
+        ended.set()
+        watching.result()
+        slow.let_through(100)
+        assert wait_for_end(api, where.removeprefix("/api/v0"))["status"] == "completed"
+    assert statuses == {200}
+    assert 3 <= most <= 10  # of the ingest's lock, of the threads, of a search, …

@@ -52,12 +52,18 @@ class AnnIndexConfig(Settings):
 
 
 class PoolConfig(Settings):
-    """Settings of the pool of database connections."""
+    """Settings of the pool of connections, which a process has once for each DSN."""
 
     min_size: int = Field(
         0, ge=0, le=1000, description="Number of idle connections that stay open."
     )
-    max_size: int = Field(8, ge=1, le=1000, description="Maximum number of concurrent connections.")
+    max_size: int = Field(
+        8,
+        ge=1,
+        le=1000,
+        description="Maximum number of concurrent connections. If several vector databases of one "
+        "DSN have different sizes, the largest applies.",
+    )
     timeout_seconds: float = Field(
         30, gt=0, le=600, description="Seconds a call waits for a free connection."
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_config.errors import IndexMismatchError, StoreError
 from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.database.postgres_connections import Connections
+from lorebind_knowledge.database.postgres_pool import Limits
 from lorebind_knowledge.database.postgres_rows import insert_rows
 from lorebind_knowledge.stores.base import SearchHits, VectorStore, batches
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex, end_of
@@ -80,8 +81,7 @@ class PgvectorStore(VectorStore):
         self._db = Connections(
             address,
             self._name,
-            min_size=settings.pool.min_size,
-            max_size=settings.pool.max_size,
+            limits=Limits(settings.pool.min_size, settings.pool.max_size),
             timeout_seconds=settings.pool.timeout_seconds,
             lock_seconds=_LOCK_SECONDS,
         )
@@ -124,7 +124,7 @@ class PgvectorStore(VectorStore):
         hits: list[tuple[int, bytes]] = []
         is_exact = False
         if self._is_there():
-            with self._using(self._db.reading()) as db:
+            with self._using(self._db.joining()) as db:
                 # A binary cursor returns vectors as bytes, and only those of the final rows.
                 cursor = db.cursor(binary=True)
                 if chain := self._indexes(db, space):
@@ -144,7 +144,7 @@ class PgvectorStore(VectorStore):
     def get(self, space: Partition, numbers: Collection[int]) -> dict[int, Vector]:
         stored: dict[int, Vector] = {}
         if self._is_there():
-            with self._using(self._db.reading()) as db:
+            with self._using(self._db.joining()) as db:
                 for block in batches(list(numbers), _BLOCK):
                     statement = self._among("select number, embedding", space)
                     rows = db.cursor(binary=True).execute(statement, [block]).fetchall()
@@ -162,7 +162,7 @@ class PgvectorStore(VectorStore):
         self._check(space)
         if not self._is_there():
             return 0
-        with self._using(self._db.reading()) as db:
+        with self._using(self._db.joining()) as db:
             return self._table.count(db, space)
 
     def drop(self, space: Partition) -> None:
@@ -180,7 +180,7 @@ class PgvectorStore(VectorStore):
             self._table.merge_counts(db, space)
         if self.is_exact or not self._settings.ensure_schema:
             return
-        with self._using(self._db.reading()) as db:
+        with self._using(self._db.joining()) as db:
             are_due = self._builds.are_due(db, space, self._ann.ranges(db, space))
         if are_due:
             self.build_index(space)
@@ -224,7 +224,7 @@ class PgvectorStore(VectorStore):
         """Return whether the table exists; if not, nothing was added yet."""
         if self._has_table:
             return True
-        with self._db.reading() as db:
+        with self._db.joining() as db:
             there = self._table.is_there(db, self._name)
         if there:  # never reset here: another thread may have found it in the meantime
             self._has_table = True
