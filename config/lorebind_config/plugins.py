@@ -60,6 +60,7 @@ Group: TypeAlias = Literal[
     "rerankers",
     "tokenizers",
     "extensions",
+    "engines",
     "commands",
 ]
 """The last part of an entry-point group's name, as in `lorebind.embedders`."""

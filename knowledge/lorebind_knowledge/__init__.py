@@ -99,5 +99,6 @@ register_built_in(
             "prometheus": "lorebind_knowledge.extensions.prometheus",
             "logging": "lorebind_knowledge.extensions.logging",
         },
+        "engines": {"distributed": "lorebind_knowledge.scale.procrastinate"},
     }
 )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
     from lorebind_config.namespace import Namespace
     from lorebind_config.reading.loaded import LoadedProject
+    from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.events import Events
@@ -113,6 +114,19 @@ class KnowledgeHandle:
     @cached_property
     def _weak_levels(self) -> WeakLevels:
         return self._loaded.weak_levels(self.declaration)
+
+    @property
+    def embedding(self) -> tuple[Catalog, list[Embedder | SparseEmbedder]]:
+        """The catalog that caches its vectors, and the embedders of both kinds that make them.
+
+        Raises:
+            LorebindError: as for `kb`.
+        """
+        sparse = self._sparse_embedder
+        embedders: list[Embedder | SparseEmbedder] = [sparse] if sparse else []
+        if self.has_vectors:
+            embedders.append(self._parts.embedder(self._embedder))
+        return self.index.catalog, embedders
 
     @property
     def kb(self) -> IndexedKnowledgeBase:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from lorebind_config.declarations.ingestion import LOCAL
 from lorebind_config.errors import ReadOnlyError
 from lorebind_config.reading.make_part import PartEnvironment
 from lorebind_knowledge.embedders.wrapper import make_embedder, make_sparse_embedder
@@ -14,6 +15,7 @@ from lorebind_knowledge.middleware.chain import Middleware
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.run_once import Once
 from lorebind_knowledge.rerankers.base import make_reranker
+from lorebind_knowledge.scale.pool import make_pool
 from lorebind_knowledge.stores.make import make_store
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Parts:
             UsageError, PluginError: a declared wrapper cannot be created.
         """
         self._environment = loaded.environment
+        self._ingestion = loaded.project.ingestion
         self.middleware = Middleware(loaded.project.wrappers, loaded.environment)
         self.loading = Loading(loaded.project.loading)
         self._embedders: _Shared[Embedder] = _Shared()
@@ -96,7 +99,13 @@ class Parts:
             )
 
         def make() -> Index:
-            store, catalog = make_store(declaration, self._environment)
+            ingestion = self._ingestion
+            seconds = (
+                ingestion.lease_seconds if "lease_seconds" in ingestion.model_fields_set else None
+            )
+            store, catalog = make_store(declaration, self._environment, lease_seconds=seconds)
+            if ingestion.engine != LOCAL and catalog.postgres is not None:
+                catalog.embeddings.maker = make_pool(ingestion.engine, catalog.postgres)
             return Index(self.middleware.store(store), catalog)
 
         return self._indexes.get(declaration, make)

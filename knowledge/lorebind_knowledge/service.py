@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import COLLECTION_SCOPE, PROJECT_SCOPE, IndexKey, Namespace
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lorebind_config.declarations.embedders import SparseEmbedderDeclaration
     from lorebind_config.declarations.retrieval import AnyReranker, RetrievalDeclaration
     from lorebind_config.reading.loaded import LoadedProject
+    from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.collection import LorebindVectorStore
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from lorebind_knowledge.index.purging import OrphanedIndex, TenantOwned
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.rerankers.base import Reranker
+    from lorebind_knowledge.scale.engine import Engine
+    from lorebind_knowledge.scale.worker import Worker
 
 
 class KnowledgeService:
@@ -145,6 +148,34 @@ class KnowledgeService:
             raise UsageError("there is no knowledge base to search")
         request = Retrieval(kbs, question, settings)
         return await self._parts.middleware.retrieve(request)
+
+    def worker(self, concurrency: int) -> Worker:
+        """Return a worker that embeds the texts of all knowledge bases of the project.
+
+        Args:
+            concurrency: maximum number of calls at the same time, for each embedder.
+
+        Raises:
+            UsageError: ingests of this project embed in their own process.
+            LorebindError: an embedder or a vector database cannot be created.
+        """
+        from lorebind_knowledge.scale.pool import Pool, key_of
+        from lorebind_knowledge.scale.worker import Worker
+
+        served: dict[int, tuple[Catalog, Engine, dict[str, Any]]] = {}
+        for kb, workflow in self._loaded.every_knowledge_base():
+            if self._loaded.is_existing(kb):
+                continue
+            catalog, embedders = self.open(kb.id, workflow).embedding
+            pool = catalog.embeddings.maker
+            if not isinstance(pool, Pool):
+                raise UsageError(
+                    "ingests of this project embed in their own process; for workers, declare "
+                    "'engine: distributed' under 'ingestion'"
+                )
+            _, _, by_key = served.setdefault(id(catalog), (catalog, pool.engine, {}))
+            by_key |= {key_of(embedder): embedder for embedder in embedders}
+        return Worker(list(served.values()), concurrency)
 
     def collection(
         self, name: str, *, embedder: str | None = None, vector_db: str | None = None

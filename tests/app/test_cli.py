@@ -48,6 +48,7 @@ COMMANDS: list[list[str]] = [
     ["run"],
     ["eval"],
     ["serve"],
+    ["worker"],
     ["mcp"],
     ["token"],
     ["token", "create"],

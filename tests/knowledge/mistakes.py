@@ -215,8 +215,10 @@ MISTAKES = [
         "embedders:",
         "embeders:",
         "lorebind.yaml:3:1: unknown key 'embeders'; did you mean 'embedders'; known: agents, "
-        "autoload, checkpointer, description, embedders, extensions, knowledge, knowledge_bases, "
-        "loading, models, name, server, sparse_embedders, tenancy, vector_dbs, workflows, wrappers",
+        "autoload, checkpointer, description, embedders, extensions, ingestion, "
+        "knowledge, knowledge_bases, "
+        "loading, mcp, models, name, server, sparse_embedders, tenancy, vector_dbs, "
+        "workflows, wrappers",
         hides=(PROJECT_FILE,),
     ),
     Mistake(

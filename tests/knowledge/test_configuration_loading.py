@@ -174,8 +174,8 @@ def test_all_problems_of_all_files_are_raised_at_once(tmp_path):
         "lorebind.yaml:15:5: knowledge base 'docs' uses unknown embedder 'test'; "
         "did you mean 'tests'; known: default, none, tests",
         "lorebind.yaml:27:1: unknown key 'knowledge_base'; did you mean 'knowledge_bases'; known: "
-        "agents, autoload, checkpointer, description, embedders, extensions, knowledge, "
-        "knowledge_bases, loading, models, name, server, "
+        "agents, autoload, checkpointer, description, embedders, extensions, ingestion, knowledge, "
+        "knowledge_bases, loading, mcp, models, name, server, "
         "sparse_embedders, tenancy, vector_dbs, workflows, wrappers",
         "workflows/triage.yaml:21:5: {{ .workflow.vars.tune }} is not defined: "
         ".workflow.vars has no 'tune'; did you mean 'tone'; known: deep, made, tone",

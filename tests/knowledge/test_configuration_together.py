@@ -121,14 +121,16 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "did you mean 'docs'; known: a/b, docs",
         "agents/critic.yaml:2:25: knowledge[1]: expected a mapping, got the number 5",
         "agents/critic.yaml:3:1: unknown key 'version'; known: description, id, "
-        "instructions, knowledge, max_iterations, model, output_schema, resource, tools",
+        "instructions, knowledge, max_iterations, model, output_schema, read_tools, "
+        "resource, tools",
         "agents/torn.yaml:3:1: this is not YAML: expected the node content, but found "
         "'<stream end>'",
         "lorebind.yaml:2:1: the key 'name' is written twice; it is first written at "
         "lorebind.yaml:1:1",
         "lorebind.yaml:3:1: unknown key 'descripton'; did you mean 'description'; "
-        "known: agents, autoload, checkpointer, description, embedders, extensions, knowledge, "
-        "knowledge_bases, loading, models, name, server, "
+        "known: agents, autoload, checkpointer, description, embedders, extensions, "
+        "ingestion, knowledge, "
+        "knowledge_bases, loading, mcp, models, name, server, "
         "sparse_embedders, tenancy, vector_dbs, workflows, "
         "wrappers",
         "lorebind.yaml:6:5: embedder provider 'hashin' is not supported; did you mean "
@@ -206,7 +208,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "knowledge_base:",
             "lorebind.yaml:17:1: unknown key 'knowledge_base'; did you mean "
             "'knowledge_bases'; known: agents, autoload, checkpointer, description, embedders, "
-            "extensions, knowledge, knowledge_bases, loading, models, name, server, "
+            "extensions, ingestion, knowledge, knowledge_bases, loading, mcp, models, name, "
+            "server, "
             "sparse_embedders, tenancy, "
             "vector_dbs, workflows, wrappers",
         ),
@@ -215,8 +218,9 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "autoload:",
             "autolaod:",
             "lorebind.yaml:45:1: unknown key 'autolaod'; did you mean 'autoload'; known: "
-            "agents, autoload, checkpointer, description, embedders, extensions, knowledge, "
-            "knowledge_bases, loading, models, name, server, "
+            "agents, autoload, checkpointer, description, embedders, extensions, ingestion, "
+            "knowledge, "
+            "knowledge_bases, loading, mcp, models, name, server, "
             "sparse_embedders, tenancy, vector_dbs, workflows, "
             "wrappers",
         ),
@@ -364,8 +368,8 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             b"\xef\xbb\xbfnam: demo\r\ndescription: on\r\n",
             [
                 "lorebind.yaml:1:1: unknown key 'nam'; did you mean 'name'; known: agents, "
-                "autoload, checkpointer, description, embedders, extensions, knowledge, "
-                "knowledge_bases, loading, models, name, server, "
+                "autoload, checkpointer, description, embedders, extensions, ingestion, knowledge, "
+                "knowledge_bases, loading, mcp, models, name, server, "
                 "sparse_embedders, tenancy, vector_dbs, workflows, "
                 "wrappers",
                 "lorebind.yaml:2:1: description: expected text, got the boolean on; YAML reads "
@@ -377,8 +381,10 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             b"name: demo\ndescription: " + b"x" * 2**20 + b"\nzzz: 1\n",
             [
                 "lorebind.yaml:3:1: unknown key 'zzz'; known: agents, autoload, "
-                "checkpointer, description, embedders, extensions, knowledge, knowledge_bases, "
-                "loading, models, name, server, sparse_embedders, tenancy, vector_dbs, workflows, "
+                "checkpointer, description, embedders, extensions, ingestion, knowledge, "
+                "knowledge_bases, "
+                "loading, mcp, models, name, server, sparse_embedders, tenancy, vector_dbs, "
+                "workflows, "
                 "wrappers",
             ],
         ),
@@ -386,8 +392,10 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             b"name: demo\nzzz: " + b"x" * 2**20,
             [
                 "lorebind.yaml:2:1: unknown key 'zzz'; known: agents, autoload, "
-                "checkpointer, description, embedders, extensions, knowledge, knowledge_bases, "
-                "loading, models, name, server, sparse_embedders, tenancy, vector_dbs, workflows, "
+                "checkpointer, description, embedders, extensions, ingestion, knowledge, "
+                "knowledge_bases, "
+                "loading, mcp, models, name, server, sparse_embedders, tenancy, vector_dbs, "
+                "workflows, "
                 "wrappers",
             ],
         ),

@@ -29,8 +29,8 @@ def _problems(tmp_path, text):
         (
             "knowledge_base: []",
             "2:1: unknown key 'knowledge_base'; did you mean 'knowledge_bases'; known: agents, "
-            "autoload, checkpointer, description, embedders, extensions, knowledge, "
-            "knowledge_bases, loading, models, name, server, "
+            "autoload, checkpointer, description, embedders, extensions, ingestion, knowledge, "
+            "knowledge_bases, loading, mcp, models, name, server, "
             "sparse_embedders, tenancy, vector_dbs, workflows, "
             "wrappers",
         ),

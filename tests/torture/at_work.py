@@ -15,8 +15,11 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from tests.app.forked_python import CONSTANTS
 
 SECONDS = 100.0
 """Seconds after which a process that has not ended counts as failed."""
@@ -60,6 +63,9 @@ class Running:
     def kill(self) -> None:
         self._send(signal.SIGKILL)
 
+    def terminate(self) -> None:
+        self._send(signal.SIGTERM)
+
     def _send(self, signal_: signal.Signals) -> None:
         # The parent does not reap an ended process before `code` has asked for it.
         if self._code is None:
@@ -97,6 +103,7 @@ class Processes:
     def start(self, root: Path, function: str, *arguments: str, **variables: object) -> Running:
         """Call a function, `module:name`, that reads its arguments from `sys.argv`."""
         printed = self._folder / f"{len(self._started)}.txt"
+        printed.touch()
         process = self.ask(
             start=function,
             arguments=arguments,
@@ -149,6 +156,7 @@ def _import_all() -> None:
     import langchain_core.embeddings
     import langchain_core.vectorstores
     import numpy
+    import procrastinate.worker
     import psycopg
     import wcmatch.glob
 
@@ -158,6 +166,7 @@ def _import_all() -> None:
     import lorebind_knowledge.chunking.recursive
     import lorebind_knowledge.database.databases
     import lorebind_knowledge.embedders.retrying
+    import lorebind_knowledge.scale.worker
     import lorebind_knowledge.service
     import lorebind_knowledge.stores.langchain.store
     import lorebind_knowledge.stores.pgvector.store
@@ -165,8 +174,9 @@ def _import_all() -> None:
     import tests.acceptance.noting_embedder
     import tests.app.slow_embedder
 
-    once = (filelock, langchain_core, numpy, psycopg, wcmatch, lorebind, lorebind_knowledge, tests)
-    assert all(once), "imported once, not in every process"
+    once = (filelock, langchain_core, numpy, procrastinate, psycopg, wcmatch)
+    ours = (lorebind, lorebind_knowledge, tests)
+    assert all(once + ours), "imported once, not in every process"
 
 
 def _run(request: dict[str, Any]) -> None:
@@ -178,6 +188,9 @@ def _run(request: dict[str, Any]) -> None:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.chdir(request["folder"])
         os.environ.update(request["variables"])
+        for name, value in json.loads(os.environ.pop(CONSTANTS, "{}")).items():
+            module, _, constant = name.partition(":")
+            setattr(import_module(module), constant, value)
         sys.argv = ["lorebind", *request["arguments"]]
         module, _, name = request["start"].partition(":")
         try:

@@ -48,6 +48,10 @@ _COMMANDS = {
         "mcp:mcp",
         "Serve the project to one MCP client over standard input and output.",
     ),
+    "worker": (
+        "worker:worker",
+        "Embed the texts of ingests that run elsewhere, until SIGTERM or Ctrl-C.",
+    ),
     "eval": (
         "evaluate:evaluate",
         "Measure the search quality of a knowledge base; a document scores as its best chunk does.",

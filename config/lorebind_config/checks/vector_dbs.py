@@ -8,12 +8,14 @@ from typing import TypeAlias
 from lorebind_config.declarations.agents import AgentDeclaration, KnowledgeTool
 from lorebind_config.declarations.base import Declaration, within
 from lorebind_config.declarations.bindings import BindingDeclaration
+from lorebind_config.declarations.ingestion import LOCAL
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.project import ProjectDeclaration, selected
 from lorebind_config.declarations.retrieval import NEEDS_VECTORS, NEEDS_WORDS
 from lorebind_config.declarations.vector_dbs import CatalogDeclaration
 from lorebind_config.declarations.workflows import WorkflowDeclaration
-from lorebind_config.errors import Problem
+from lorebind_config.errors import Problem, did_you_mean
+from lorebind_config.plugins import built_in, offers
 
 _Check: TypeAlias = Callable[[Declaration, str], Iterator[Problem]]
 
@@ -39,6 +41,28 @@ def catalogs(project: ProjectDeclaration) -> Iterator[Problem]:
             field = "schema" if named else "path"
             yield vector_db.problem(("catalog", field), message, "choose another location")
         taken.setdefault(place, vector_db.id)
+
+
+def engines(project: ProjectDeclaration) -> Iterator[Problem]:
+    """Find an engine that does not exist, or that cannot reach a catalog from other processes."""
+    ingestion = project.ingestion
+    engine = ingestion.engine
+    if engine == LOCAL:
+        return
+    names = [LOCAL, *built_in("engines"), *offers("engines")]
+    if engine not in names:
+        message = f"engine {engine!r} is not supported"
+        yield ingestion.problem(("engine",), message, did_you_mean(engine, names))
+        return
+    for vector_db in project.vector_dbs_or_default:
+        place = vector_db.catalog_place
+        if not vector_db.is_existing and (place is None or place.dsn is None):
+            message = (
+                f"engine {engine!r} needs catalogs in PostgreSQL, and the catalog of vector "
+                f"database {vector_db.id!r} is in another place"
+            )
+            hint = "declare its 'catalog' with a 'dsn', or use the type pgvector"
+            yield ingestion.problem(("engine",), message, hint)
 
 
 def dimensions(

@@ -14,6 +14,7 @@ from lorebind_config.declarations.embedders import (
     EmbedderDeclaration,
     SparseEmbedderDeclaration,
 )
+from lorebind_config.declarations.ingestion import IngestionDeclaration
 from lorebind_config.declarations.kinds import REGISTRIES
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.models import EXTRACTIVE, ModelDeclaration
@@ -208,6 +209,10 @@ class ProjectDeclaration(Declaration):
     loading: LoadingDeclaration = Field(
         default_factory=LoadingDeclaration,
         description="Limits for reading one document.",
+    )
+    ingestion: IngestionDeclaration = Field(
+        default_factory=IngestionDeclaration,
+        description="The processes that embed the texts of ingests.",
     )
     server: ServerDeclaration = Field(
         default_factory=ServerDeclaration,

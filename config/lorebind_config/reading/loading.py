@@ -19,7 +19,7 @@ from lorebind_config.checks.template_checks import (
     unset_variables,
     workflow_templates,
 )
-from lorebind_config.checks.vector_dbs import catalogs, dimensions, searches
+from lorebind_config.checks.vector_dbs import catalogs, dimensions, engines, searches
 from lorebind_config.declarations.agents import AgentDeclaration
 from lorebind_config.declarations.base import Declaration, locate
 from lorebind_config.declarations.project import (
@@ -268,6 +268,8 @@ class _Loading:
             self.problems += workflow_templates(workflow, injected)
             self.problems += task_problems(workflow, injected)
             self.unset += unset_variables(workflow, self.environment)
+        if not self.problems:  # it needs the values of complete declarations
+            self.problems += engines(project)
 
 
 def _unsupported(source: YamlSource) -> Problem:

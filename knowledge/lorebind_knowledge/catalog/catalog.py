@@ -48,6 +48,7 @@ class Catalog:
         *,
         postgres: PostgresDatabase | None = None,
         cache_bytes: int | None = None,
+        lease_seconds: float | None = None,
     ) -> None:
         """
         Args:
@@ -55,8 +56,9 @@ class Catalog:
             postgres: the PostgreSQL database. Without `path` and `postgres`, the catalog is kept
                 in memory.
             cache_bytes: maximum size of all cached vectors; None means no limit.
+            lease_seconds: duration of a lease that is not renewed; None means the default.
         """
-        self._path, self._postgres = path, postgres
+        self._path, self.postgres, self._lease_seconds = path, postgres, lease_seconds
         self._database: Database = postgres or EmbeddedDatabase(path, CATALOG)
         self.threads = self._database.threads
         """The threads of functions that use this catalog, or the vectors that belong to it."""
@@ -70,12 +72,12 @@ class Catalog:
     @property
     def is_remote(self) -> bool:
         """Whether the catalog is on a server, so that calls mostly wait for its responses."""
-        return self._postgres is not None
+        return self.postgres is not None
 
     @property
     def order(self) -> str:
         """The place of its connections in the order in which a search of several takes them."""
-        return f"{id(self)}" if self._postgres is None else self._postgres.key
+        return f"{id(self)}" if self.postgres is None else self.postgres.key
 
     def reading(self) -> AbstractContextManager[Sql]:
         """Open a consistent snapshot. Missing tables read as empty and are not created."""
@@ -98,10 +100,10 @@ class Catalog:
         Call it after large writes: PostgreSQL then plans searches by the current contents of the
         tables. Does nothing on SQLite.
         """
-        if self._postgres is None:
+        if self.postgres is None:
             return
         # A role that does not own the tables may not do this; the server does it later.
-        with suppress(StoreError), self._postgres.writing() as sql:
+        with suppress(StoreError), self.postgres.writing() as sql:
             sql.run("analyze catalog_versions, catalog_chunks (space, version, number, id)")
 
     @contextmanager
@@ -117,7 +119,7 @@ class Catalog:
             StoreError: the lock file cannot be created, or PostgreSQL cannot be reached.
         """
         with self._process_lock(namespace) as alone:
-            lease = leases.take(self._database, namespace, alone=alone)
+            lease = leases.take(self._database, namespace, alone=alone, seconds=self._lease_seconds)
             if lease is None:
                 raise IngestRunningError(
                     f"another ingest of knowledge base {namespace.kb!r} is under way; "
@@ -143,7 +145,12 @@ class Catalog:
         stack = ExitStack()
         with self.threads.lane("ingest"), tenant(namespace.tenant):
             try:
-                yield await self._enter_lease(stack, namespace, wait=wait)
+                lease = await self._enter_lease(stack, namespace, wait=wait)
+                before = leases.held.set(lease)
+                try:
+                    yield lease
+                finally:
+                    leases.held.reset(before)
             finally:
                 await call(stack.close)
 
@@ -165,8 +172,8 @@ class Catalog:
         from filelock import FileLock, Timeout
 
         name = leases.lease_name(namespace)
-        if self._postgres is not None:
-            with self._postgres.lock(name) as free:
+        if self.postgres is not None:
+            with self.postgres.lock(name) as free:
                 yield free
             return
         path = self._path
@@ -199,4 +206,5 @@ class Catalog:
             lock.release()
 
     def close(self) -> None:
+        self.embeddings.close()
         self._database.close()

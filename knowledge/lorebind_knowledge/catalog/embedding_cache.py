@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lorebind_config.errors import EmbedderError
 from lorebind_config.namespace import digest
+from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.embedders.base import embed_documents, makes_vectors
 from lorebind_knowledge.embedders.sparse import base as sparse
 from lorebind_knowledge.embedders.wrapper import is_sparse
@@ -30,8 +31,9 @@ from lorebind_knowledge.plumbing.bridge import call, finish
 from lorebind_knowledge.records import IDS_END, SparseVector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
+    from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.embedders.base import Embedder
@@ -64,6 +66,36 @@ class Embedded:
     cache_hits: int
 
 
+class Maker(Protocol):
+    """Lets other processes embed the texts of an ingest."""
+
+    most_calls: int
+    """Maximum number of concurrent calls of `make` that are useful."""
+
+    async def make(
+        self, embedder: Any, new: Mapping[str, str], here: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Embed texts and store their vectors in the cache.
+
+        Args:
+            embedder: an embedder of either kind.
+            new: the texts by key.
+            here: does so in this process, if no other one can.
+
+        Raises:
+            LorebindError: the embedder failed.
+        """
+        ...
+
+    def notices(self, lease: Lease) -> list[str]:
+        """Return messages for the operator about the ingest with this lease, once."""
+        ...
+
+    def close(self) -> None:
+        """Close its connections; it opens new ones when it is used again."""
+        ...
+
+
 class EmbeddingCache:
     """Vectors by SHA-256 over (embedder fingerprint, address, text), stored in the catalog."""
 
@@ -86,6 +118,20 @@ class EmbeddingCache:
         """The keys of vectors that were used today, which is not stored yet."""
         self._coming: dict[str, Future[None]] = {}
         self._written = 0
+        self.maker: Maker | None = None
+        """Embeds the texts of ingests in other processes; None means in this one."""
+
+    def most_calls(self, embedder: Embedder | SparseEmbedder) -> int:
+        """Return the maximum number of concurrent calls that an ingest should make."""
+        return max(self.maker.most_calls if self.maker else embedder.max_concurrent, 1)
+
+    def notices(self, lease: Lease) -> list[str]:
+        """Return messages about where texts were embedded, for the report of an ingest."""
+        return self.maker.notices(lease) if self.maker else []
+
+    def close(self) -> None:
+        if self.maker is not None:
+            self.maker.close()
 
     async def embed(self, embedder: Embedder, texts: Sequence[str]) -> Embedded:
         """Return the vectors of all texts; call the embedder at most once, with the new texts.
@@ -123,7 +169,7 @@ class EmbeddingCache:
         self, codec: _Codec[V], embedder: Any, texts: Sequence[str]
     ) -> tuple[list[V], int]:
         """Return the vectors of all texts, and the number of new ones."""
-        keys = _keys(embedder, texts)
+        keys = keys_of(embedder, texts)
         # Chunkers may use all threads of another lane to wait for the vectors stored here.
         with self._database.threads.lane("embed"):
             by_key = dict(zip(keys, texts, strict=True))
@@ -165,16 +211,49 @@ class EmbeddingCache:
         self, codec: _Codec[V], embedder: Any, new: Mapping[str, str], cached: Mapping[str, V]
     ) -> dict[str, V]:
         try:
-            vectors = await codec.embed(embedder, list(new.values()))
-            codec.check(embedder, vectors, cached.values())
-            fresh = dict(zip(new, vectors, strict=True))
-            await call(self._write, {key: codec.encode(vector) for key, vector in fresh.items()})
+            fresh = await self._made_elsewhere(codec, embedder, new)
+            left = {key: text for key, text in new.items() if key not in fresh}
+            vectors = await codec.embed(embedder, list(left.values()))
+            fresh |= dict(zip(left, vectors, strict=True))
+            codec.check(embedder, list(fresh.values()), cached.values())
+            if left:
+                await call(self._write, {key: codec.encode(fresh[key]) for key in left})
             return fresh
         finally:
             with self._lock:
                 self._written += 1
                 (coming,) = {self._coming.pop(key) for key in new}
             coming.set_result(None)
+
+    async def _made_elsewhere(
+        self, codec: _Codec[V], embedder: Any, new: Mapping[str, str]
+    ) -> dict[str, V]:
+        """Let other processes embed the texts of an ingest, and return those that are stored."""
+        if self.maker is None or leases.held.get() is None:
+            return {}
+        await self.maker.make(embedder, new, lambda: self.store_new(embedder, new))
+        return await call(self._read, codec, new)
+
+    async def store_new(
+        self,
+        embedder: Embedder | SparseEmbedder,
+        new: Mapping[str, str],
+        also: Callable[[Sql], object] = lambda sql: None,
+    ) -> None:
+        """Embed texts by key and store their vectors, without looking up whether they are cached.
+
+        Args:
+            embedder: an embedder of either kind.
+            new: the texts by key.
+            also: called in the transaction that stores the vectors.
+
+        Raises:
+            EmbedderError, StoreError: an outage; nothing was stored.
+        """
+        codec: _Codec[Any] = _SPARSE if is_sparse(embedder) else _DENSE
+        vectors = await codec.embed(embedder, list(new.values()))
+        encoded = [codec.encode(vector) for vector in vectors]
+        await call(self._write, dict(zip(new, encoded, strict=True)), also)
 
     def missing(self, embedder: Embedder | SparseEmbedder, texts: Sequence[str]) -> dict[str, str]:
         """Return the texts that are not cached, each once, by key.
@@ -183,7 +262,7 @@ class EmbeddingCache:
         """
         if not makes_vectors(embedder):
             return {}
-        by_key = dict(zip(_keys(embedder, texts), texts, strict=True))
+        by_key = dict(zip(keys_of(embedder, texts), texts, strict=True))
         cached = {key for (key,) in self._rows("key", by_key)}
         return {key: text for key, text in by_key.items() if key not in cached}
 
@@ -229,7 +308,9 @@ class EmbeddingCache:
         with self._database.reading() as sql:
             return sql.run(query, keys=list(keys))
 
-    def _write(self, blobs: Mapping[str, bytes]) -> None:
+    def _write(
+        self, blobs: Mapping[str, bytes], also: Callable[[Sql], object] = lambda sql: None
+    ) -> None:
         shared = {"created_at": self._clock(), "used_on": self._today}
         rows = [
             {"key": key, "vector": blob, "size": len(blob), **shared}
@@ -239,6 +320,7 @@ class EmbeddingCache:
         with self._database.writing() as sql:
             sql.insert("catalog_embeddings", rows, _PUT_AGAIN)
             _add_change(sql, sum(map(len, blobs.values())))
+            also(sql)
 
     def _note(self, keys: Iterable[str]) -> None:
         """Note that these were used today. Many notes are written together, the rest by `trim`."""
@@ -376,13 +458,20 @@ def _is_sound(blob: Any, used_on: Any, size: Any) -> bool:
     )
 
 
-def _keys(embedder: Embedder | SparseEmbedder, texts: Iterable[str]) -> list[str]:
+def owner_of(embedder: Embedder | SparseEmbedder) -> list[str]:
+    """Return what identifies an embedder in the keys of its vectors."""
     made_by = embedder.fingerprint
     # The same model name may stand for another model at another address. The check of an ingest
     # covers one index only.
     owner = [made_by.key, made_by.address] if made_by.address else [made_by.key]
     if is_sparse(embedder):  # a service may offer both kinds under one model name
         owner.append("sparse")
+    return owner
+
+
+def keys_of(embedder: Embedder | SparseEmbedder, texts: Iterable[str]) -> list[str]:
+    """Return the keys under which the vectors of texts are stored."""
+    owner = owner_of(embedder)
     return [digest(*owner, text) for text in texts]
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
 from lorebind_config.errors import LeaseLostError, StoreError
 from lorebind_config.namespace import digest
+from lorebind_knowledge.catalog import batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,11 +25,11 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
 
 SECONDS = 30.0
-"""Duration of a lease that is not renewed."""
+"""Default duration of a lease that is not renewed."""
 _SKEW = 2.0
-"""A lease that ends later than in `SECONDS` and this is of a clock that was set back since."""
+"""A lease that ends later than in its duration and this is of a clock that was set back since."""
 _RENEWALS = 4
-"""Renewals per `SECONDS`."""
+"""Renewals during a lease."""
 _FENCE = "'catalog_leases'::regclass::oid::integer, hashtext(:name)"
 """The advisory lock in PostgreSQL around the writes of a lease's holder. Leases with the same hash
 only wait for each other. The table is part of it, as another schema has other leases."""
@@ -38,10 +40,16 @@ class Lease(NamedTuple):
 
     namespace: Namespace
     number: int
+    seconds: float = SECONDS
+    """How long it lasts if it is not renewed."""
 
     @property
     def name(self) -> str:
         return lease_name(self.namespace)
+
+
+held: ContextVar[Lease | None] = ContextVar("lease", default=None)
+"""The lease for which the current code runs."""
 
 
 def lease_name(namespace: Namespace) -> str:
@@ -49,7 +57,9 @@ def lease_name(namespace: Namespace) -> str:
     return digest(*owner)[:16]
 
 
-def take(database: Database, namespace: Namespace, *, alone: bool) -> Lease | None:
+def take(
+    database: Database, namespace: Namespace, *, alone: bool, seconds: float | None = None
+) -> Lease | None:
     """Take the lease of a knowledge base; return None if another process holds it.
 
     Args:
@@ -58,18 +68,19 @@ def take(database: Database, namespace: Namespace, *, alone: bool) -> Lease | No
         alone: whether this process holds the process lock. A previous holder that had the process
             lock too must have ended, so its lease is taken immediately. Any other lease is taken
             when it has expired, by the clock of the database.
+        seconds: the duration of the lease; None means `SECONDS`.
     """
-    name = lease_name(namespace)
-    values = {"name": name, "seconds": SECONDS, "skew": _SKEW, "alone": alone}
+    name, seconds = lease_name(namespace), seconds or SECONDS
+    values = {"name": name, "skew": _SKEW, "alone": alone}
     with database.writing() as sql:
         sql.run(
-            "insert into catalog_leases (name, number, expires, locked)"
-            " values (:name, 0, 0, true) on conflict do nothing",
+            "insert into catalog_leases (name, number, expires, seconds, locked)"
+            " values (:name, 0, 0, 0, true) on conflict do nothing",
             name=name,
         )
         is_free = (
             "name = :name and (:alone and locked"
-            f" or expires < {sql.now} or expires > {sql.now} + :seconds + :skew)"
+            f" or expires < {sql.now} or expires > {sql.now} + seconds + :skew)"
         )
         if sql.is_postgres:
             # Looked up first: a process that waits for the lease must not delay the writer.
@@ -79,10 +90,13 @@ def take(database: Database, namespace: Namespace, *, alone: bool) -> Lease | No
         # One statement, so that of two processes only the first finds the lease free.
         taken = sql.run(
             f"update catalog_leases set number = number + 1, expires = {sql.now} + :seconds,"
-            f" locked = :alone where {is_free} returning number",
+            f" seconds = :seconds, locked = :alone where {is_free} returning number",
+            seconds=seconds,
             **values,
         )
-    return Lease(namespace, taken[0][0]) if taken else None
+        if taken:
+            batches.clear(sql, name, taken[0][0])
+    return Lease(namespace, taken[0][0], seconds) if taken else None
 
 
 def check(sql: Sql, lease: Lease) -> None:
@@ -99,7 +113,7 @@ def check(sql: Sql, lease: Lease) -> None:
     if not sql.run(held, name=lease.name, number=lease.number):
         raise LeaseLostError(
             f"knowledge base {lease.namespace.kb!r}: another process took over after this one was "
-            f"cut off or suspended for {SECONDS:g} s; nothing was changed since; run it again"
+            f"cut off or suspended for {lease.seconds:g} s; nothing was changed since; run it again"
         )
 
 
@@ -109,10 +123,10 @@ def renewed(database: Database, lease: Lease) -> Iterator[None]:
     ended = threading.Event()
 
     def renew() -> None:
-        while not ended.wait(SECONDS / _RENEWALS):
+        while not ended.wait(lease.seconds / _RENEWALS):
             # The writer runs into the same outage and can report it.
             with suppress(StoreError):
-                _set_end(database, lease, SECONDS)
+                _set_end(database, lease, lease.seconds)
 
     thread = threading.Thread(target=renew, name="lorebind-lease", daemon=True)
     thread.start()
@@ -134,3 +148,5 @@ def _set_end(database: Database, lease: Lease, seconds: float) -> None:
             name=lease.name,
             number=lease.number,
         )
+        if seconds < 0:
+            batches.clear(sql, lease.name, lease.number)

@@ -74,6 +74,7 @@ STATEMENTS = (
   name varchar primary key,
   number bigint not null,
   expires float not null, -- in seconds since 1970
+  seconds float not null, -- its duration
   -- Whether its holder has the process lock too, which is freed when the process ends.
   locked boolean not null
 )""",
@@ -158,6 +159,27 @@ STATEMENTS = (
   created_at float not null,
   used_on integer not null default 0, -- in days since 1970
   size integer not null default 0 -- of the vector, in bytes
+)""",
+    # Texts that a worker embeds with one call, see `batches`.
+    """create table if not exists catalog_batches (
+  id varchar primary key,
+  lease varchar not null, -- the lease of the ingest that waits for it
+  number bigint not null, -- of the lease
+  embedder varchar not null, -- identifies embedder and version of Lorebind
+  about varchar not null, -- names them and the knowledge base, as JSON
+  texts text not null, -- as JSON
+  attempts integer not null default 0, -- by workers that ended
+  worker varchar not null default '', -- the worker that embeds it
+  until float not null default 0, -- when another worker may take it, in seconds since 1970
+  done integer not null default 0, -- 1 if it was embedded, or has failed
+  error text not null default '' -- as JSON
+)""",
+    "create index if not exists catalog_batches_lease on catalog_batches (lease)",
+    # The texts that workers are embedding at the moment.
+    """create table if not exists catalog_claims (
+  key varchar primary key, -- as in catalog_embeddings
+  holder varchar not null, -- the id of the batch
+  until float not null -- when another batch may take it
 )""",
     # Covers all queries about size and use, so that they read no vectors.
     "create index if not exists catalog_embeddings_use"

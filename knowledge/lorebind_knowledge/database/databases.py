@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    import psycopg
+
     from lorebind_knowledge.database.postgres_address import PostgresAddress
     from lorebind_knowledge.database.tables import Tables
+
+
+_LONGEST_NAME = 63
+"""Bytes of a name in PostgreSQL."""
 
 
 class Database(Protocol):
@@ -110,7 +116,7 @@ class PostgresDatabase:
         self._name = f"{tables.name} in PostgreSQL at {address}"
         self.key = address.key
         """Equal for databases with the same connections."""
-        self._tables = tables
+        self._address, self._tables = address, tables
         self._schema = own_schema
         self._ensure_schema = ensure_schema
         self._connections = Connections(address, self._name, own_schema=own_schema)
@@ -143,7 +149,7 @@ class PostgresDatabase:
         """
         # One lock per schema: another schema may hold the tables of another project.
         key = f"{self._number(name)} # hashtextextended(coalesce(%s, current_schema()), 0)"
-        with self._connections.single() as holder:
+        with self.session() as holder:
             tried = holder.execute(f"select pg_try_advisory_lock({key})", [self._schema])
             ((free,),) = tried.fetchall()
             try:
@@ -152,6 +158,37 @@ class PostgresDatabase:
                 # Explicitly, because the server may notice a closed connection only later.
                 with suppress(import_psycopg().Error):
                     holder.execute("select pg_advisory_unlock_all()")
+
+    @contextmanager
+    def session(self) -> Iterator[psycopg.Connection]:
+        """Open a connection of its own in autocommit mode, for locks and notifications."""
+        with self._connections.single() as connection:
+            yield connection
+
+    def limit_connections(self, count: int) -> None:
+        """Use at most this many connections; call it before any is in use."""
+        self._connections.limit(count)
+
+    def beside(self, tables: Tables, name: str) -> PostgresDatabase:
+        """Return the database of other tables, in a schema of their own in the same PostgreSQL.
+
+        Args:
+            tables: the tables.
+            name: the end of the schema's name; the name of this database's schema is before it.
+        """
+        schema = self._schema
+        if schema is None:
+            with self._connections.reading() as db:
+                ((schema,),) = db.execute("select current_schema()").fetchall()
+        before = "lorebind" if schema in (None, "public") else schema
+        if len(before) + len(name) >= _LONGEST_NAME:
+            before = f"lorebind_{digest(before)[:30]}"
+        return PostgresDatabase(
+            self._address,
+            tables,
+            ensure_schema=self._ensure_schema,
+            own_schema=f"{before}_{name}",
+        )
 
     def close(self) -> None:
         self._connections.leave()

@@ -118,6 +118,11 @@ class Connections:
         if pool is not None:
             pool.leave(self)
 
+    def limit(self, count: int) -> None:
+        """Ask for at most this many connections, from the next use on."""
+        self.leave()
+        self._limits = Limits(max_size=count)
+
     @contextmanager
     def _connected(self, begin: str) -> Iterator[psycopg.Connection]:
         pool = self._entered()

@@ -95,7 +95,7 @@ class Pool:
     def joined(self, begin: str) -> Iterator[psycopg.Connection | None]:
         """Lend the connection with which this caller is in a transaction that began like this.
 
-        Yields None if there is none. Of several, the last one sees the newest state.
+        Yields None if there is none. The last of several sees the newest state.
         """
         for loan in _loans():
             if loan.slots is self._slots and loan.begin == begin:

@@ -43,6 +43,8 @@ class Tables:
     migrations: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """By version: the statements that turn tables of the previous version into this version, in
     every database. They run before `statements`."""
+    creation: Sequence[str] = ()
+    """Statements that run before `statements` if there are no tables, in PostgreSQL's dialect."""
     move_away: str = MOVE_AWAY
     """The suggested fix for a damaged database or an unreleased version's, for messages."""
     elsewhere: str = ELSEWHERE
@@ -119,8 +121,9 @@ class Tables:
         sql.run(version_table)
         version = self.version_in(sql)
         if version != self.version:
-            for statement in (*([] if version is None else self.steps(version)), *ddl):
-                sql.run(statement)
+            first = self.creation if version is None else self.steps(version)
+            for statement in (*first, *ddl):
+                sql.run(statement.replace("%", "%%") if sql.is_postgres else statement)
             sql.run(f"delete from {self._version_table}")
             sql.run(
                 f"insert into {self._version_table} (version) values (:today)", today=self.version
@@ -135,7 +138,11 @@ class Tables:
         """
         ddl, today = self.dialect_statements(postgres=True), self.version
         if version is None:
-            return script(*ddl, f"INSERT INTO {self._version_table} (version) VALUES ({today})")
+            return script(
+                *self.creation,
+                *ddl,
+                f"INSERT INTO {self._version_table} (version) VALUES ({today})",
+            )
         set_version = f"UPDATE {self._version_table} SET version = {today}"
         return script(*self.steps(version), *ddl, set_version)
 

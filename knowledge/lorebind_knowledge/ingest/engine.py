@@ -165,7 +165,8 @@ class _Run:
         self._batches: set[asyncio.Task[list[EmbeddedChunk]]] = set()
         self._stopped = False
         """Whether a batch has failed or was cancelled, so that no other may call the embedder."""
-        self._calls = asyncio.Semaphore(max(kb.embedder.max_concurrent, 1))
+        self._most_calls = kb.catalog.embeddings.most_calls(kb.embedder)
+        self._calls = asyncio.Semaphore(self._most_calls)
         self._terms = TermsOfRun(kb, lease, partial=self._partial)
         self._serves_nothing = False
         """Whether there is no active index, so that searches may find documents one by one."""
@@ -261,7 +262,7 @@ class _Run:
             entries = ledger.every_document(key)
         embedder = self._kb.embedder
         full = CHUNKS_PER_WRITE // embedder.batch_size  # batches that are ready for one write
-        embedded: Batches = asyncio.Queue(max(embedder.max_concurrent, _BATCHES_AHEAD, full))
+        embedded: Batches = asyncio.Queue(max(self._most_calls, _BATCHES_AHEAD, full))
         try:
             async with asyncio.TaskGroup() as tasks:
                 documents = prepare_documents(
@@ -473,7 +474,7 @@ class _Run:
         if not self._partial:
             index = await self._terms.complete(index)
         report.terms_added = self._terms.count
-        report.notices += self._terms.notices
+        report.notices += [*self._terms.notices, *kb.catalog.embeddings.notices(self._lease)]
         chunker = chunker_fingerprint(self._corpus)
         manifest = replace(index.manifest, chunker=chunker)
         if manifest != index.manifest and not self._partial:

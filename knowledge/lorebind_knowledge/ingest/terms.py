@@ -41,7 +41,8 @@ class TermsOfRun:
         self._sparse = kb.sparse
         self.count = 0
         """The number of passages that got terms."""
-        self._calls = asyncio.Semaphore(max(kb.sparse.max_concurrent, 1) if kb.sparse else 1)
+        calls = kb.catalog.embeddings.most_calls(kb.sparse) if kb.sparse else 1
+        self._calls = asyncio.Semaphore(calls)
         self._unknown: Counter[str] = Counter()
         """The number of passages by language that the sparse embedder does not know."""
         self._added = 0

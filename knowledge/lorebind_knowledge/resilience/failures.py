@@ -70,6 +70,8 @@ class Failure:
     """A suggested fix for the operator, if no retry succeeds."""
     wait: float | None = None
     """Seconds that the provider asks to wait before the next call."""
+    limited: bool = False
+    """Whether the provider works, and limits the calls of this caller."""
 
 
 def classify(error: BaseException) -> Failure:
@@ -103,7 +105,7 @@ def _by_status(status: int, headers: Any, words: str) -> Failure:
         advice = "the provider is overloaded or down: try again later"
     elif status not in _AGAIN:
         return Failure("final", advice)
-    return Failure("again", advice, retry_after(headers))
+    return Failure("again", advice, retry_after(headers), limited=status == 429)
 
 
 def is_lost_connection(error: BaseException) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_config.errors import StoreError, UsageError
 from lorebind_config.namespace import digest
@@ -27,7 +27,9 @@ _FLAGS = ("is_exact", "filters", "returns_vectors", "counts_fast")
 _LONGEST_NAME = 63
 
 
-def make_store(declaration: VectorDBBase, environment: Environment) -> tuple[VectorStore, Catalog]:
+def make_store(
+    declaration: VectorDBBase, environment: Environment, *, lease_seconds: float | None = None
+) -> tuple[VectorStore, Catalog]:
     """Make a store and its catalog. Neither opens or writes anything before it is used.
 
     The two belong together. A kind whose database can hold both declares an `own_catalog`. Other
@@ -45,15 +47,25 @@ def make_store(declaration: VectorDBBase, environment: Environment) -> tuple[Vec
 
     members = (*_METHODS, *_FLAGS)
     store: VectorStore = make_part("vector_dbs", declaration, part, members, StoreError, redacting)
-    return store, _catalog(declaration, part, persistent=getattr(store, "persistent", True))
+    is_persistent = getattr(store, "persistent", True)
+    return store, _catalog(declaration, part, lease_seconds, persistent=is_persistent)
 
 
-def _catalog(declaration: VectorDBBase, environment: Environment, *, persistent: bool) -> Catalog:
-    cache_bytes = declaration.embedding_cache.max_bytes
+def _catalog(
+    declaration: VectorDBBase,
+    environment: Environment,
+    lease_seconds: float | None,
+    *,
+    persistent: bool,
+) -> Catalog:
+    settings: dict[str, Any] = {
+        "cache_bytes": declaration.embedding_cache.max_bytes,
+        "lease_seconds": lease_seconds,
+    }
     declared = declaration.catalog_place
     if declared is None:
         beside = environment.root / DATA_FOLDER / f"{declaration.id}.catalog.db"
-        return Catalog(beside if persistent else None, cache_bytes=cache_bytes)
+        return Catalog(beside if persistent else None, **settings)
     if not persistent:
         raise UsageError(
             f"vector database {declaration.id!r} is kept in memory, so its catalog must be in "
@@ -61,7 +73,7 @@ def _catalog(declaration: VectorDBBase, environment: Environment, *, persistent:
         )
     if declared.dsn is None:
         path = environment.root / environment.fill(declared.path)
-        return Catalog(path, cache_bytes=cache_bytes)
+        return Catalog(path, **settings)
     from lorebind_knowledge.catalog.schema import CATALOG
     from lorebind_knowledge.database.databases import PostgresDatabase
     from lorebind_knowledge.database.postgres_address import PostgresAddress
@@ -73,7 +85,7 @@ def _catalog(declaration: VectorDBBase, environment: Environment, *, persistent:
         ensure_schema=declared.ensure_schema,
         own_schema=None if hasattr(declaration, "own_catalog") else schema,
     )
-    return Catalog(postgres=database, cache_bytes=cache_bytes)
+    return Catalog(postgres=database, **settings)
 
 
 def _schema_of(db_id: str) -> str:

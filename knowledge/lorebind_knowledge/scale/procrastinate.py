@@ -1,0 +1,143 @@
+"""The engine `distributed`: the queue procrastinate, in the PostgreSQL of the catalog.
+
+Its tables have a schema of their own beside the catalog's. Each embedder has a queue, and each
+queue a worker of procrastinate, so that a slow embedder does not keep the slots of others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from lorebind_config.plugins import import_extra
+from lorebind_knowledge.database.postgres_notifications import Notifications, refuse_pooler
+from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.scale.procrastinate_connector import connector, registering
+from lorebind_knowledge.scale.procrastinate_tables import queue_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from lorebind_knowledge.database.databases import PostgresDatabase
+
+_HEARTBEAT_SECONDS, _STALLED_SECONDS = 2.0, 6.0
+_POLL_SECONDS = 2.0
+"""Seconds between two looks into a queue, in case that a notification was lost."""
+_CONNECTIONS = 2
+"""Maximum number of connections for its statements, which are short. Another one is for
+notifications."""
+_AGAIN_SECONDS = 1.0
+"""Seconds until a worker that has ended, as in an outage, registers again."""
+_TASK = "lorebind.embed"
+_log = logging.getLogger("lorebind.worker")
+_NOTIFY = (
+    "select pg_notify('procrastinate_queue_v1#' || :queue,"
+    """ '{"type": "job_inserted", "job_id": 0}')"""
+)
+_LIVE = (
+    "select coalesce(sum(slots), 0) from lorebind_slots join procrastinate_workers w"
+    " on w.id = worker where queue = :queue"
+    f" and w.last_heartbeat > now() - interval '{_STALLED_SECONDS} seconds'"
+)
+# In one statement, because several ingests look after the same queue.
+_REDELIVER = f"""with stalled as (
+  select j.id from procrastinate_jobs j left join procrastinate_workers w on w.id = j.worker_id
+  where j.status = 'doing' and j.queue_name = :queue and (w.id is null
+    or w.last_heartbeat < now() - interval '{_STALLED_SECONDS} seconds')
+  for update of j skip locked
+) select procrastinate_retry_job_v2(id, now(), null, null, null) from stalled"""
+
+
+def make(database: PostgresDatabase) -> ProcrastinateEngine:
+    import_extra("procrastinate", extra="scale", purpose="ingestion.engine: distributed")
+    # Python prints the warnings of a logger without a handler. They would repeat ours.
+    logging.getLogger("procrastinate").addHandler(logging.NullHandler())
+    return ProcrastinateEngine(database)
+
+
+class ProcrastinateEngine:
+    """An `Engine`; see there."""
+
+    def __init__(self, catalog: PostgresDatabase) -> None:
+        self._catalog = catalog
+
+    @cached_property
+    def _database(self) -> PostgresDatabase:
+        database = self._catalog.beside(queue_tables(), "queue")
+        database.limit_connections(_CONNECTIONS)
+        return database
+
+    @cached_property
+    def _notifications(self) -> Notifications:
+        return Notifications(self._database)
+
+    def submit(self, key: str, ids: Sequence[str]) -> None:
+        from procrastinate.jobs import Job
+        from procrastinate.manager import JobManager
+
+        jobs = [
+            Job(
+                id=None,
+                queue=key,
+                lock=None,
+                queueing_lock=None,
+                task_name=_TASK,
+                task_kwargs={"batch": batch},
+            )
+            for batch in ids
+        ]
+        JobManager(connector(self._database, self._notifications)).batch_defer_jobs(jobs)
+
+    def look_after(self, key: str) -> int:
+        with self._database.writing() as sql:
+            if sql.run(_REDELIVER, queue=key):
+                sql.run(_NOTIFY, queue=key)
+            return int(sql.run(_LIVE, queue=key)[0][0])
+
+    async def serve(
+        self,
+        work: Callable[[str, str], Awaitable[object]],
+        slots: Mapping[str, int],
+        *,
+        once: bool = False,
+    ) -> None:
+        await call(refuse_pooler, self._catalog)
+        async with asyncio.TaskGroup() as queues:
+            for key, count in slots.items():
+                queues.create_task(self._serve_queue(work, key, count, once=once))
+
+    async def _serve_queue(
+        self, work: Callable[[str, str], Awaitable[object]], key: str, slots: int, *, once: bool
+    ) -> None:
+        from procrastinate import App
+
+        app = App(connector=connector(self._database, self._notifications))
+        app.job_manager = registering(app.connector, key, slots)
+
+        @app.task(name=_TASK)
+        async def embed(batch: str) -> None:
+            await work(key, batch)
+
+        while True:
+            try:
+                await app.run_worker_async(
+                    queues=[key],
+                    concurrency=slots,
+                    wait=not once,
+                    fetch_job_polling_interval=_POLL_SECONDS,
+                    delete_jobs="always",
+                    install_signal_handlers=False,
+                    update_heartbeat_interval=_HEARTBEAT_SECONDS,
+                    stalled_worker_timeout=10 * _STALLED_SECONDS,
+                )
+                if once:
+                    return
+            except Exception as error:  # an outage, or its row was removed while it was suspended
+                _log.warning("worker: registers again after an error: %s", error)
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    def close(self) -> None:
+        self._notifications.close()
+        self._database.close()
