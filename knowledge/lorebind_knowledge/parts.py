@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from lorebind_config.declarations.ingestion import LOCAL
 from lorebind_config.errors import ReadOnlyError
 from lorebind_config.reading.make_part import PartEnvironment
-from lorebind_knowledge.embedders.wrapper import make_embedder, make_sparse_embedder
+from lorebind_knowledge.catalog.call_rates import SharedPace
+from lorebind_knowledge.embedders.retrying import RetryingEmbedder
+from lorebind_knowledge.embedders.wrapper import (
+    EmbedderWrapper,
+    make_embedder,
+    make_sparse_embedder,
+)
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.loaders.process.readers import Loading
 from lorebind_knowledge.middleware.chain import Middleware
@@ -49,6 +55,7 @@ class Parts:
         """
         self._environment = loaded.environment
         self._ingestion = loaded.project.ingestion
+        self._vector_dbs = loaded.project.vector_dbs_or_default
         self.middleware = Middleware(loaded.project.wrappers, loaded.environment)
         self.loading = Loading(loaded.project.loading)
         self._embedders: _Shared[Embedder] = _Shared()
@@ -68,6 +75,7 @@ class Parts:
 
         def make() -> Embedder:
             embedder = make_embedder(declaration, self._environment)
+            self._share_pace(embedder)
             return self.middleware.embedder(embedder) if declaration.makes_vectors else embedder
 
         return self._embedders.get(declaration, make)
@@ -81,9 +89,25 @@ class Parts:
 
         def make() -> SparseEmbedder:
             inner = make_sparse_embedder(declaration, self._environment)
+            self._share_pace(inner)
             return self.middleware.sparse_embedder(inner)
 
         return self._sparse_embedders.get(declaration, make)
+
+    def _share_pace(self, embedder: Embedder | SparseEmbedder) -> None:
+        """Let an embedder keep the limits of its provider together with other processes.
+
+        They are in the first catalog that is in PostgreSQL. Without one, the limits hold for this
+        process.
+        """
+        part: Any = embedder
+        while isinstance(part, EmbedderWrapper) and not isinstance(part, RetryingEmbedder):
+            part = part.inner
+        shared = next(filter(_is_shared, self._vector_dbs), None)
+        if isinstance(part, RetryingEmbedder) and shared is not None:
+            part.pace = SharedPace(
+                part.pace, lambda: part.fingerprint, lambda: self.index(shared).catalog
+            )
 
     def index(self, declaration: VectorDBDeclaration) -> Index:
         """Return a vector database with its catalog.
@@ -150,6 +174,11 @@ class Parts:
         self.started = Once()  # databases in memory are lost
         for database in opened:
             await call(database.close)
+
+
+def _is_shared(vector_db: VectorDBDeclaration) -> bool:
+    place = vector_db.catalog_place
+    return not vector_db.is_existing and place is not None and place.dsn is not None
 
 
 class _Shared(Generic[T]):

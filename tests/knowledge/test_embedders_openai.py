@@ -42,6 +42,7 @@ from .embedding_server import (
     refusal,
     vector_of,
 )
+from .test_embedders_retrying import Clock
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 
@@ -342,16 +343,14 @@ async def test_a_server_that_hangs(server: EmbeddingServer) -> None:
 
 async def test_the_wait_that_the_server_asks_for(server: EmbeddingServer) -> None:
     """`Retry-After` determines the wait, although the client wraps it in its own exceptions."""
-    slept: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    embedder = RetryingEmbedder(openai_embedder(server), sleep=sleep, random=lambda: 0.0)
+    clock = Clock()
+    embedder = RetryingEmbedder(
+        openai_embedder(server), sleep=clock.sleep, clock=clock, random=lambda: 0.0
+    )
     server.replies.append(refusal(429, "slow down", Retry_After="17"))
     server.replies.append(refusal(503, "busy", retry_after_ms="250"))
     await embed_query(embedder, "a")
-    assert slept == [17, 0.25]
+    assert clock.slept == [17, 0.25]
 
 
 async def test_nobody_listens(server: EmbeddingServer) -> None:
@@ -436,7 +435,7 @@ async def test_declared_limits(tmp_path: Path, server: EmbeddingServer) -> None:
     embedder = declared(tmp_path, server, model="small", config=config)
     server.replies.extend([refusal(500, "oops")] * 4)
     assert (await embed_query(embedder, "a")).shape == (DIMENSION,)
-    assert embedder._limiter is not None  # type: ignore[attr-defined]
+    assert embedder.pace.per_minute == 60_000  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -379,6 +379,20 @@ async def test_calls_in_a_minute() -> None:
     assert provider.at == pytest.approx([0, 10, 20, 30, 40])
 
 
+async def test_a_wait_that_the_provider_asks_for_holds_for_all_calls() -> None:
+    """While a provider asks to wait, no call begins, up to the longest backoff."""
+    for asked, waited in (("30", 30), ("300", 60)):
+        clock = Clock()
+        provider = Provider(ProviderError(429, retry_after=asked))
+        retry = RetryConfig(attempts=1, max_backoff_ms=60_000)
+        embedder = steady(provider, clock, max_concurrent=8, retry=retry)
+        with pytest.raises(EmbedderError):
+            await embed_query(embedder, "a")
+        await asyncio.gather(*(embed_query(embedder, "b") for _ in range(5)))
+        assert provider.at[0] == 0
+        assert min(provider.at[1:]) == waited
+
+
 async def test_calls_in_a_minute_over_tasks() -> None:
     """Tasks that start at the same time are let through one after the other."""
     clock = Clock()

@@ -114,8 +114,8 @@ def test_a_caller_that_has_a_connection_waits_for_no_other(
 ) -> None:
     """Two callers that each wait for the connection of the other would wait forever."""
     first, second = use(limits=Limits(max_size=1), timeout_seconds=0.05), use(own_schema="x")
-    with first.reading() as one, second.reading() as two, first.writing() as three:
-        assert len({session(db) for db in (one, two, three)}) == 3
+    with first.reading() as db, second.reading() as other_db, first.writing() as third_db:
+        assert len({session(each) for each in (db, other_db, third_db)}) == 3
 
 
 def test_a_joined_transaction_leaves_no_trace(use: Callable[..., Connections]) -> None:

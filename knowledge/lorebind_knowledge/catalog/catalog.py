@@ -13,6 +13,7 @@ from lorebind_config.namespace import tenant
 from lorebind_config.project_files import make_data_folder
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.added import AddedDocuments
+from lorebind_knowledge.catalog.call_rates import CallRates
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.ledger import Ledger
 from lorebind_knowledge.catalog.runs import Runs
@@ -66,6 +67,8 @@ class Catalog:
         self.runs = Runs(self._database)
         self.added = AddedDocuments(self._database)
         self.embeddings = EmbeddingCache(self._database, cache_bytes)
+        self.call_rates = CallRates(postgres) if postgres is not None else None
+        """The limits of embedders for all processes together; None if they have no database."""
         self._locked: set[Namespace] = set()
         self._locking = threading.Lock()
 

@@ -153,6 +153,12 @@ STATEMENTS = (
 )""",
     "create index if not exists catalog_runs_started"
     f" on catalog_runs ({OWNER}, started_at, run_id)",
+    # When embedders may be called next, see `call_rates`.
+    """create table if not exists catalog_call_rates (
+  key varchar primary key, -- of the embedder
+  due float not null, -- when all calls that have a turn are paid for, in seconds since 1970
+  held_until float not null -- as the provider has asked
+)""",
     """create table if not exists catalog_embeddings (
   key varchar primary key, -- SHA-256 over the embedder's fingerprint and the text
   vector [bytes] not null, -- see `embedding_cache`

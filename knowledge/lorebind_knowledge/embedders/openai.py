@@ -73,7 +73,10 @@ class OpenAIEmbedderConfig(Settings):
     )
     max_concurrent: int = Field(4, ge=1, le=64, description="Maximum number of concurrent calls.")
     requests_per_minute: int | None = Field(
-        None, ge=1, description="Maximum number of calls per minute. By default unlimited."
+        None,
+        ge=1,
+        description="Maximum number of calls per minute, of all processes together if the catalog "
+        "is in PostgreSQL. By default unlimited.",
     )
 
 

@@ -14,7 +14,8 @@ from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders import base
 from lorebind_knowledge.embedders.sparse import base as sparse
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper, is_sparse
-from lorebind_knowledge.resilience.limits import FairSemaphore, RateLimiter
+from lorebind_knowledge.resilience.failures import classify
+from lorebind_knowledge.resilience.limits import FairSemaphore, Pace
 from lorebind_knowledge.resilience.retries import Retries
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class RetryingEmbedder(EmbedderWrapper):
       immediately.
     - A batch that is refused because of its size is sent in halves, and `batch_size` is lowered.
     - Concurrent calls and calls per minute are limited across all tasks, threads and event loops.
+      While the provider asks to wait, no call begins.
       A call that waits for its retry keeps its slot, so that other calls do not add to an overload.
 
     May be cancelled at any time.
@@ -77,11 +79,8 @@ class RetryingEmbedder(EmbedderWrapper):
         )
         self.max_concurrent = max_concurrent
         self._slots = FairSemaphore(max_concurrent)
-        self._limiter: RateLimiter | None = None
-        if requests_per_minute is not None:
-            # Spread evenly: a burst holds at most one second's worth of calls.
-            per_second = requests_per_minute / 60
-            self._limiter = RateLimiter(per_second, max(1.0, per_second), clock)
+        self.pace = Pace(requests_per_minute, sleep=sleep, clock=clock)
+        """When calls may begin."""
 
     async def embed_documents(self, texts: Sequence[str]) -> Any:
         import numpy as np
@@ -111,9 +110,14 @@ class RetryingEmbedder(EmbedderWrapper):
 
     async def _tried(self, ask: Callable[[], Awaitable[R]]) -> R:
         async def attempt() -> R:
-            while self._limiter is not None and (wait := self._limiter.take().wait):
-                await self._retries.sleep(wait)
-            return await ask()
+            await self.pace.turn()
+            try:
+                return await ask()
+            except EmbedderError as error:
+                if (seconds := classify(error).wait) is not None:
+                    longest = self._retries.limits.max_backoff_ms / 1000
+                    await self.pace.hold_back(min(seconds, longest))
+                raise
 
         async with self._slots:
             return await self._retries.call(attempt)

@@ -1,13 +1,14 @@
-"""Limits of calls: a number of calls per second, and a number of concurrent calls."""
+"""Limits of calls: a number of calls per second or minute, and a number of concurrent calls."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import NamedTuple
 
@@ -66,6 +67,43 @@ class RateLimiter:
             if len(self._buckets) > _KEYS:
                 self._buckets.popitem(last=False)
             return Turn(wait, tokens)
+
+
+class Pace:
+    """When the calls of a provider may begin: at most `per_minute`, and none while it asks to wait.
+
+    Safe to share among threads and event loops.
+    """
+
+    def __init__(
+        self,
+        per_minute: float | None = None,
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Args:
+            per_minute: the maximum number of calls per minute; None means no limit.
+            sleep, clock: the time in seconds.
+        """
+        self.per_minute, self.sleep, self.clock = per_minute, sleep, clock
+        self.per_second = None if per_minute is None else per_minute / 60
+        self.burst = max(1.0, self.per_second or 1.0)
+        """Spread evenly: a burst holds at most one second's worth of calls."""
+        self._limiter = self.per_second and RateLimiter(self.per_second, self.burst, clock)
+        self._held_until = -math.inf
+
+    async def turn(self) -> None:
+        """Wait until the next call may begin. May be cancelled at any time."""
+        while (wait := self._held_until - self.clock()) > 0:
+            await self.sleep(wait)
+        while self._limiter and (wait := self._limiter.take().wait):
+            await self.sleep(wait)
+
+    async def hold_back(self, seconds: float) -> None:
+        """Let no call begin for some seconds."""
+        self._held_until = max(self._held_until, self.clock() + seconds)
 
 
 class FairSemaphore:
