@@ -65,9 +65,7 @@ class ProcrastinateEngine:
 
     @cached_property
     def _database(self) -> PostgresDatabase:
-        database = self._catalog.beside(queue_tables(), "queue")
-        database.limit_connections(_CONNECTIONS)
-        return database
+        return self._catalog.beside(queue_tables(), "queue")
 
     @cached_property
     def _notifications(self) -> Notifications:
@@ -104,6 +102,8 @@ class ProcrastinateEngine:
         once: bool = False,
     ) -> None:
         await call(refuse_pooler, self._catalog)
+        # Only in workers: the pool is that of the process, and ingests and searches need more.
+        self._database.limit_connections(_CONNECTIONS)
         async with asyncio.TaskGroup() as queues:
             for key, count in slots.items():
                 queues.create_task(self._serve_queue(work, key, count, once=once))
