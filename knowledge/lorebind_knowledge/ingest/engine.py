@@ -20,7 +20,6 @@ from lorebind_config.errors import (
     LorebindError,
     StoreError,
     UsageError,
-    did_you_mean,
 )
 from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.events import kind_of
@@ -37,6 +36,7 @@ from lorebind_knowledge.ingest.indexes import (
     at_address,
     begin_index,
     cannot_mend,
+    check_strategy,
     index_to_mend,
     indexes_to_write,
     restore_lost,
@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from lorebind_knowledge.ingest.enumeration import Enumeration
     from lorebind_knowledge.ingest.prepared import Chunk, PlannedDocuments, PreparedDocument
     from lorebind_knowledge.records import Matrix
-
-STRATEGIES = ("upsert", "replace")
 
 _DOCUMENTS_PER_READ = 256
 """Documents that are read together. With the queues below, it limits the memory in use."""
@@ -124,13 +122,6 @@ async def ingest(
     async with corpus.kb.catalog.hold_lease(corpus.kb.namespace, wait=wait) as lease:
         run = _Run(corpus, lease, strategy, only_failed=only_failed, added=added, planned=planned)
         return await run.execute(allow_mass_delete, run_id)
-
-
-def check_strategy(strategy: str) -> None:
-    """Raise `UsageError` for an unknown strategy. The message lists the known ones."""
-    if strategy not in STRATEGIES:
-        hint = did_you_mean(strategy, STRATEGIES)
-        raise UsageError(f"unknown ingest strategy {strategy!r}; {hint}")
 
 
 class _Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lorebind_config.errors import IngestRefusedError
+from lorebind_config.errors import IngestRefusedError, UsageError, did_you_mean
 from lorebind_knowledge.catalog.ledger import Manifest
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.ingest.preparation import chunker_fingerprint
@@ -22,12 +22,18 @@ if TYPE_CHECKING:
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
     from lorebind_knowledge.records import Matrix, Vector
 
-
+STRATEGIES = ("upsert", "replace")
 _SAMPLE = 3
-
 
 _LEAST_COSINE = 0.999
 """The least cosine of two vectors of the same model: servers round differently, but by less."""
+
+
+def check_strategy(strategy: str) -> None:
+    """Raise `UsageError` for an unknown strategy. The message lists the known ones."""
+    if strategy not in STRATEGIES:
+        hint = did_you_mean(strategy, STRATEGIES)
+        raise UsageError(f"unknown ingest strategy {strategy!r}; {hint}")
 
 
 def indexes_to_write(kb: IndexedKnowledgeBase, strategy: str) -> list[IndexEntry]:

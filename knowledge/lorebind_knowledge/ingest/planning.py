@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from lorebind_config.namespace import tenant
 from lorebind_knowledge.embedders.base import makes_vectors
 from lorebind_knowledge.ingest.corpus import enumerate_corpus
-from lorebind_knowledge.ingest.engine import check_strategy
-from lorebind_knowledge.ingest.indexes import indexes_to_write
+from lorebind_knowledge.ingest.indexes import check_strategy, indexes_to_write
 from lorebind_knowledge.ingest.preparation import prepare_documents
 from lorebind_knowledge.ingest.prepared import PlannedDocuments
 from lorebind_knowledge.ingest.report import IngestPlan, count_document
