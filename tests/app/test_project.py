@@ -38,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 def plain(result: Any) -> dict[str, Any]:
     """Return a result as data, without values that differ between runs."""
     data = asdict(result)
-    for key in ("seconds", "run_id", "thread_id"):
+    for key in ("seconds", "run_id", "thread_id", "message"):
         data.pop(key, None)
     for entry in data.get("results", []):
         entry["result"].pop("seconds")

@@ -132,6 +132,9 @@ def test_it_is_removed(ready_cli: Cli) -> None:
     left = rows(ready_cli.root)
     # Each of `docs` has one chunk, and `rules` had one document.
     assert {name: with_both[name] - left[name] for name in left} == {
+        "catalog_batches": 0,
+        "catalog_call_rates": 0,
+        "catalog_claims": 0,
         "catalog_segments": 1,
         "catalog_postings": 1,
         "catalog_terms": 0,

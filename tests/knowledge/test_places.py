@@ -31,7 +31,7 @@ def modules_after(code: str) -> set[str]:
 def test_every_group_has_its_place() -> None:
     """All groups of plugins are places in the YAML, except those that no file names."""
     assert ProjectDeclaration.model_fields
-    assert {*REGISTRIES, "loaders", "commands"} == set(get_args(plugins.Group))
+    assert {*REGISTRIES, "loaders", "commands", "engines"} == set(get_args(plugins.Group))
 
 
 @pytest.mark.parametrize(("place", "word"), KINDS, ids=lambda kind: getattr(kind, "group", kind))

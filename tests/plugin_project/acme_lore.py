@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -332,6 +333,47 @@ class extension:  # noqa: N801
     @staticmethod
     def make(declaration: AcmeAudit, environment: Environment) -> Audit:
         return Audit(str(environment.root / declaration.file))
+
+
+class AcmeEngine:
+    """An engine within one process, which keeps what nobody has taken yet."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[str]] = {}
+        self._slots: Mapping[str, int] = {}
+
+    def submit(self, key: str, ids: Sequence[str]) -> None:
+        self._waiting.setdefault(key, []).extend(ids)
+
+    def look_after(self, key: str) -> int:
+        return self._slots.get(key, 0)
+
+    async def serve(
+        self,
+        work: Callable[[str, str], Awaitable[object]],
+        slots: Mapping[str, int],
+        *,
+        once: bool = False,
+    ) -> None:
+        self._slots = slots
+        while True:
+            for key in slots:
+                while waiting := self._waiting.get(key):
+                    await work(key, waiting.pop(0))
+            if once:
+                return
+            await asyncio.sleep(0.1)
+
+    def close(self) -> None:
+        self._waiting.clear()
+
+
+class engine:  # noqa: N801
+    """`lorebind.engines`: acme."""
+
+    @staticmethod
+    def make(database: object) -> AcmeEngine:
+        return AcmeEngine()
 
 
 def titles(kb: str, project: str = ".") -> None:

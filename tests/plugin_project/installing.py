@@ -18,6 +18,7 @@ ACME_OFFERS = {
     "rerankers": {"acme": "acme_lore:reranker"},
     "tokenizers": {"acme": "acme_lore:tokenizer"},
     "extensions": {"acme": "acme_lore:extension"},
+    "engines": {"acme": "acme_lore:engine"},
     "commands": {"acme-titles": "acme_lore:titles"},
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 from lorebind_config.declarations.agents import AgentDeclaration, KnowledgeTool
 from lorebind_config.declarations.base import Declaration, within
 from lorebind_config.declarations.bindings import BindingDeclaration
-from lorebind_config.declarations.embedders import OFF
+from lorebind_config.declarations.embedders import NONE, OFF
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.models import EXTRACTIVE
 from lorebind_config.declarations.project import SPARSE, McpDeclaration, ProjectDeclaration
@@ -93,7 +93,7 @@ def dangling(
 ) -> Iterator[Problem]:
     """Find references to unknown ids, except where the id may be in a part that is not readable."""
     ids = _Known(
-        embedders=_ids(project.embedders_with_none),
+        embedders=_ids(project.embedders_or_default, frozenset({NONE})),
         sparse_embedders=_ids(project.sparse_embedders, frozenset({SPARSE, OFF})),
         vector_dbs=_ids(project.vector_dbs_or_default),
         models=_ids(project.models_or_default),

@@ -75,9 +75,8 @@ def dimensions(
     vector_dbs = project.vector_dbs
     if not vector_dbs:  # the default database accepts any dimension
         return
-    embedders = project.embedders_with_none
     for kb in [*project.knowledge_bases, *(kb for w in workflows for kb in w.knowledge_bases)]:
-        embedder = selected(embedders, kb.embedder)
+        embedder = project.embedder_of(kb)
         vector_db = selected(vector_dbs, kb.vector_db)
         length = getattr(embedder, "known_dimension", None)
         declared = getattr(getattr(vector_db, "config", None), "dimension", None)
@@ -114,7 +113,7 @@ def searches(
         for kb in kbs:
             vector_db = selected(project.vector_dbs_or_default, kb.vector_db)
             is_existing = getattr(vector_db, "is_existing", None) is True
-            embedder = selected(project.embedders_with_none, kb.embedder)
+            embedder = project.embedder_of(kb)
             if is_existing:
                 seen[kb.id] = _searches_of_others
                 yield from _ingested(kb, vector_db.id)

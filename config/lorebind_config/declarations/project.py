@@ -231,28 +231,25 @@ class ProjectDeclaration(Declaration):
     @property
     def embedders_or_default(self) -> Sequence[EmbedderDeclaration]:
         """The embedders, or else the local one."""
-        return self.embedders or [_default("embedders", EMBEDDER)]
+        return self.embedders or [built_in("embedders", EMBEDDER)]
 
-    @property
-    def embedders_with_none(self) -> Sequence[EmbedderDeclaration]:
-        """The embedders, or else the local one, and the one that makes no vectors."""
-        return [*self.embedders_or_default, _default("embedders", NONE)]
+    def embedder_of(self, kb: Any) -> Any:
+        """Return the embedder of a knowledge base, also `none`; None if it is not known."""
+        declared = selected(self.embedders_or_default, kb.embedder)
+        return built_in("embedders", NONE) if declared is None and kb.embedder == NONE else declared
 
     @property
     def sparse_embedders_with_local(self) -> Sequence[SparseEmbedderDeclaration]:
         """The declared sparse embedders, and the built-in one unless another one has its id."""
         declared = self.sparse_embedders
-        built_in = (
-            []
-            if any(item.id == SPARSE for item in declared)
-            else [_default("sparse_embedders", SPARSE)]
-        )
-        return [*built_in, *declared]
+        if any(item.id == SPARSE for item in declared):
+            return declared
+        return [built_in("sparse_embedders", SPARSE), *declared]
 
     @property
     def vector_dbs_or_default(self) -> Sequence[VectorDBDeclaration]:
         """The vector databases, or else a single SQLite file."""
-        return self.vector_dbs or [_default("vector_dbs", VECTOR_DB)]
+        return self.vector_dbs or [built_in("vector_dbs", VECTOR_DB)]
 
     @property
     def models_or_default(self) -> Sequence[ModelDeclaration]:
@@ -261,7 +258,8 @@ class ProjectDeclaration(Declaration):
 
 
 @cache  # every search asks several times, and reading one takes longer than the rest of the lookup
-def _default(group: Literal["embedders", "sparse_embedders", "vector_dbs"], word: str) -> Any:
+def built_in(group: Literal["embedders", "sparse_embedders", "vector_dbs"], word: str) -> Any:
+    """Return the declaration of a part that needs none, whose id is its kind."""
     registry = REGISTRIES[group]
     return registry.read({"id": word, registry.base.kind_key: word})
 

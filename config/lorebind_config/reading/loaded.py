@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from lorebind_config.declarations.agents import AgentDeclaration
 from lorebind_config.declarations.embedders import (
+    NONE,
     OFF,
     EmbedderDeclaration,
     SparseEmbedderDeclaration,
@@ -17,7 +18,7 @@ from lorebind_config.declarations.embedders import (
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.models import ModelDeclaration
 from lorebind_config.declarations.objects import LiveObject
-from lorebind_config.declarations.project import ProjectDeclaration, default_of
+from lorebind_config.declarations.project import ProjectDeclaration, built_in, default_of
 from lorebind_config.declarations.retrieval import RetrievalDeclaration, WeakLevels
 from lorebind_config.declarations.tasks import TaskBase
 from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
@@ -80,6 +81,9 @@ class LoadedProject:
 
     def embedder(self, embedder_id: str | None = None) -> EmbedderDeclaration:
         """Return an embedder; if none is declared, the default is `local`."""
+        if embedder_id == NONE and NONE not in self._embedders:
+            none: EmbedderDeclaration = built_in("embedders", NONE)
+            return none
         return _pick(self._embedders, embedder_id, "embedder")
 
     def sparse_embedder(self, kb: KnowledgeBaseDeclaration) -> SparseEmbedderDeclaration | None:
@@ -194,7 +198,7 @@ class LoadedProject:
 
     @cached_property
     def _embedders(self) -> Mapping[str, EmbedderDeclaration]:
-        return _by_id(self.project.embedders_with_none)
+        return _by_id(self.project.embedders_or_default)
 
     @cached_property
     def _sparse_embedders(self) -> Mapping[str, SparseEmbedderDeclaration]:
