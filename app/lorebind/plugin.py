@@ -32,6 +32,7 @@ from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.records import QueryResult, SparseVector
 from lorebind_knowledge.rerankers.base import Reranker
+from lorebind_knowledge.scale.engine import Engine
 from lorebind_knowledge.sources.base import Content, Source, SourceItem
 from lorebind_knowledge.stores.base import SearchHits, VectorStore
 from lorebind_knowledge.stores.wrapper import StoreWrapper
@@ -45,6 +46,7 @@ __all__ = [
     "Embedder",
     "EmbedderBase",
     "EmbedderError",
+    "Engine",
     "Event",
     "Extension",
     "ExtensionBase",

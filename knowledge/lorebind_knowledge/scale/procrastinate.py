@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.database.databases import PostgresDatabase
 
-_HEARTBEAT_SECONDS, _STALLED_SECONDS = 2.0, 6.0
+_HEARTBEAT_SECONDS = 2.0
+_STALLED_HEARTBEATS = 3
+"""Heartbeats that a worker may miss before its batches are given to others."""
+_KEPT_HEARTBEATS = 30
+"""Heartbeats that a worker may miss before procrastinate forgets it."""
 _POLL_SECONDS = 2.0
 """Seconds between two looks into a queue, in case that a notification was lost."""
 _CONNECTIONS = 2
@@ -39,13 +43,13 @@ _NOTIFY = (
 _LIVE = (
     "select coalesce(sum(slots), 0) from lorebind_slots join procrastinate_workers w"
     " on w.id = worker where queue = :queue"
-    f" and w.last_heartbeat > now() - interval '{_STALLED_SECONDS} seconds'"
+    " and w.last_heartbeat > now() - make_interval(secs => :stalled)"
 )
 # In one statement, because several ingests look after the same queue.
-_REDELIVER = f"""with stalled as (
+_REDELIVER = """with stalled as (
   select j.id from procrastinate_jobs j left join procrastinate_workers w on w.id = j.worker_id
   where j.status = 'doing' and j.queue_name = :queue and (w.id is null
-    or w.last_heartbeat < now() - interval '{_STALLED_SECONDS} seconds')
+    or w.last_heartbeat < now() - make_interval(secs => :stalled))
   for update of j skip locked
 ) select procrastinate_retry_job_v2(id, now(), null, null, null) from stalled"""
 
@@ -60,8 +64,10 @@ def make(database: PostgresDatabase) -> ProcrastinateEngine:
 class ProcrastinateEngine:
     """An `Engine`; see there."""
 
-    def __init__(self, catalog: PostgresDatabase) -> None:
-        self._catalog = catalog
+    def __init__(
+        self, catalog: PostgresDatabase, *, heartbeat_seconds: float = _HEARTBEAT_SECONDS
+    ) -> None:
+        self._catalog, self._heartbeat_seconds = catalog, heartbeat_seconds
 
     @cached_property
     def _database(self) -> PostgresDatabase:
@@ -89,10 +95,11 @@ class ProcrastinateEngine:
         JobManager(connector(self._database, self._notifications)).batch_defer_jobs(jobs)
 
     def look_after(self, key: str) -> int:
+        values = {"queue": key, "stalled": _STALLED_HEARTBEATS * self._heartbeat_seconds}
         with self._database.writing() as sql:
-            if sql.run(_REDELIVER, queue=key):
+            if sql.run(_REDELIVER, **values):
                 sql.run(_NOTIFY, queue=key)
-            return int(sql.run(_LIVE, queue=key)[0][0])
+            return int(sql.run(_LIVE, **values)[0][0])
 
     async def serve(
         self,
@@ -129,8 +136,8 @@ class ProcrastinateEngine:
                     fetch_job_polling_interval=_POLL_SECONDS,
                     delete_jobs="always",
                     install_signal_handlers=False,
-                    update_heartbeat_interval=_HEARTBEAT_SECONDS,
-                    stalled_worker_timeout=10 * _STALLED_SECONDS,
+                    update_heartbeat_interval=self._heartbeat_seconds,
+                    stalled_worker_timeout=_KEPT_HEARTBEATS * self._heartbeat_seconds,
                 )
                 if once:
                     return

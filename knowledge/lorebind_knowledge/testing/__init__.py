@@ -5,6 +5,7 @@ import pytest
 # Lets pytest show the compared values of a failed assertion, as in the user's own tests.
 for _name in (
     "embedder",
+    "engine",
     "index",
     "index_driver",
     "index_recovery",
@@ -16,12 +17,14 @@ for _name in (
     pytest.register_assert_rewrite(f"{__name__}.{_name}")
 
 from lorebind_knowledge.testing.embedder import EmbedderConformance  # noqa: E402
+from lorebind_knowledge.testing.engine import EngineConformance  # noqa: E402
 from lorebind_knowledge.testing.index import IndexConformance  # noqa: E402
 from lorebind_knowledge.testing.sparse_embedder import SparseEmbedderConformance  # noqa: E402
 from lorebind_knowledge.testing.vector_store import VectorStoreConformance  # noqa: E402
 
 __all__ = [
     "EmbedderConformance",
+    "EngineConformance",
     "IndexConformance",
     "SparseEmbedderConformance",
     "VectorStoreConformance",
