@@ -43,6 +43,7 @@ STATUS = {
     "not_ingested": 409,
     "index_mismatch": 409,
     "thread_refused": 409,
+    "declarations_changed": 409,
     "precondition_failed": 412,
     "too_large": 413,
     "unsupported_media_type": 415,

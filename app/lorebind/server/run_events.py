@@ -29,6 +29,10 @@ class RunEvents(Extension):
         self._ended = False
         self._changed = asyncio.Event()
 
+    @property
+    def has_begun(self) -> bool:
+        return self.last > 0
+
     async def first(self) -> None:
         """Wait for the first event."""
         while not self._events and not self._ended:
@@ -47,7 +51,7 @@ class RunEvents(Extension):
             if self._changed is changed:
                 await changed.wait()
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Mark the end of the events."""
         self._ended = True
         self._wake()

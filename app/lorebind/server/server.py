@@ -56,7 +56,7 @@ class Server:
         self.log_failure = FailureLog(config)
         self.prometheus = _prometheus_of(project)
         """The metrics of `/metrics`; None if the extra `telemetry` is not installed."""
-        runs = RequestedRuns(self.database, project.name)
+        runs = RequestedRuns(self.database, project.name, config.digest)
         self.ingests = Ingests(runs, self.project_for, self.log_failure)
         self.changes = Changes()
         """Documents that are being deleted."""

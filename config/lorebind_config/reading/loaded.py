@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,10 +25,13 @@ from lorebind_config.declarations.tasks import TaskBase
 from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
 from lorebind_config.declarations.workflows import CheckpointerDeclaration, WorkflowDeclaration
 from lorebind_config.errors import NotFoundError, Problem, TenantRequiredError, did_you_mean
-from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, Namespace, named_tenant
+from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, Namespace, digest, named_tenant
 from lorebind_config.templates import Environment
 
 T = TypeVar("T", bound=Any)
+
+_SERVING = ("server", "mcp")
+"""The sections of a project file that concern servers alone."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,21 @@ class LoadedProject:
         """Return a task of a workflow, also one nested in another task."""
         tasks = _by_id(self.workflow(workflow).every_task())
         return _pick(tasks, task_id, f"task of workflow {workflow!r}")
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of what the files declare, with templates as they were written.
+
+        The settings of servers are no part of it.
+        """
+        project = {
+            key: value for key, value in self.project.written().items() if key not in _SERVING
+        }
+        parts = [
+            project,
+            *(part.written() for part in (*self.workflows.values(), *self.agents.values())),
+        ]
+        return digest(*(json.dumps(part, sort_keys=True) for part in parts))
 
     # Every search looks up several declarations, so they are arranged only once.
 

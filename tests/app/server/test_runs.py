@@ -8,14 +8,16 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from lorebind import Project
 from lorebind.server.state.runs import RequestedRuns
-from lorebind.server.state.tables import TABLES
+from lorebind.server.state.tables import TABLES, open_state
 from lorebind_config.namespace import Namespace
 from lorebind_knowledge.database.databases import Database, EmbeddedDatabase, PostgresDatabase
 from lorebind_knowledge.database.postgres_address import PostgresAddress
@@ -23,9 +25,13 @@ from tests.app import slow_embedder
 from tests.app.forked_python import CONSTANTS, ForkedPython
 
 from .conftest import problem, serving, write_project
+from .in_process import served
 
 BATCH, DOCUMENTS = 4, 24
-SOON = {"lorebind.server.state.runs:STALE_SECONDS": 4, "lorebind.server.ingests:BEAT_SECONDS": 0.5}
+SOON = {
+    "lorebind.server.state.runs:STALE_SECONDS": 4,
+    "lorebind.server.background_runs:BEAT_SECONDS": 0.5,
+}
 """Servers notice that another was killed in less than half the time."""
 
 
@@ -234,24 +240,94 @@ def test_after_a_kill_runs_are_cancelled_and_documents_still_added(slow: Slow) -
     assert [text.splitlines()[-1] for text in slow.embedded()[BATCH:]] == [note["text"]]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_a_beat_of_a_clock_that_was_set_back(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """A run whose server beat two hours from now, by the database's clock, has lost its server."""
-    if kind == "postgres":
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Database]:
+    if request.param == "postgres":
         address = PostgresAddress(request.getfixturevalue("dsn"))
         database: Database = PostgresDatabase(address, TABLES)
     else:
         database = EmbeddedDatabase(tmp_path / "server.db", TABLES)
+    yield database
+    database.close()
+
+
+HANDBOOK = Namespace("default", "shop", "project", "handbook")
+
+
+def test_a_beat_of_a_clock_that_was_set_back(database: Database) -> None:
+    """A run whose server beat two hours from now, by the database's clock, has lost its server."""
     dead, other = RequestedRuns(database, "shop"), RequestedRuns(database, "shop")
-    run, _ = dead.request(Namespace("default", "shop", "project", "handbook"), {})
+    run, _ = dead.request(HANDBOOK, {})
     assert other.take_over() == []
     with database.writing() as sql:
         sql.run(f"update server_runs set beat = {sql.now} + 7200")
     assert [taken.run_id for taken in other.take_over()] == [run.run_id]
     assert not dead.beat(run)
-    database.close()
+
+
+def test_only_a_server_with_the_same_declarations_takes_over(database: Database) -> None:
+    """With others, a run would read what its request never meant. It is ended after a while."""
+    dead, same, other = (RequestedRuns(database, "shop", digest) for digest in "aab")
+    run, _ = dead.request(HANDBOOK, {})
+    added, _ = dead.request(HANDBOOK, {}, alone=False, for_any_server=True)
+    cancelled, _ = dead.request(HANDBOOK, {}, alone=False)
+    same.cancel(cancelled)
+    assert (other.take_over(), other.end_orphans(0, "failed", {})) == ([], [])  # it may be alive
+    dead.interrupt(run)
+    with database.writing() as sql:
+        sql.run(f"update server_runs set beat = {sql.now} - 30")
+    assert {taken.run_id for taken in other.take_over()} == {added.run_id, cancelled.run_id}
+    assert other.end_orphans(60, "failed", {}) == []
+    assert same.end_orphans(0, "failed", {}) == []
+    assert [ended.run_id for ended in other.end_orphans(20, "failed", {"error": {}})] == [
+        run.run_id
+    ]
+    assert same.take_over() == []
+    dead.finish(run, "completed", {})  # too late
+    found = same.find(HANDBOOK, run.run_id)
+    assert found is not None
+    assert (found.status, found.outcome) == ("failed", {"error": {}})
+
+
+def test_tables_of_the_first_version(database: Database) -> None:
+    """Runs that they hold may be taken over by any server."""
+    old = [
+        text.replace("declarations [name] not null default '',", "") for text in TABLES.statements
+    ]
+    with database.writing() as sql:
+        sql.run("drop table server_runs")
+    first = replace(TABLES, version=1, statements=old, migrations={})
+    with database.writing() as sql:
+        first.bring_up_to_date(sql)
+        row = {"tenant": "default", "project": "shop", "scope": "project", "kb": "handbook"}
+        row |= {"run_id": "r", "request": "{}", "status": "running", "requested_at": 0}
+        sql.insert("server_runs", [row | {"owner": "dead", "beat": 0, "cancelled": 0}])
+        TABLES.bring_up_to_date(sql)
+    assert [run.run_id for run in RequestedRuns(database, "shop", "a").take_over()] == ["r"]
+
+
+@pytest.mark.parametrize("has_changed", [False, True])
+async def test_a_start_with_changed_declarations(tmp_path: Path, has_changed: bool) -> None:
+    """The next ingest does not wait for an interrupted one that nobody may resume."""
+    settings = {"action": "ingest", "workflow": None, "strategy": "upsert"}
+    declared = Project.load(write_project(tmp_path)).config
+    state = open_state(None, declared.environment)
+    runs = RequestedRuns(state, "shop", declared.digest)
+    run, _ = runs.request(HANDBOOK, settings)
+    runs.interrupt(run)
+    state.close()
+    more = {"models": [{"id": "quotes", "provider": "extractive"}]} if has_changed else {}
+    waiting = {"headers": {"Prefer": "wait=20"}}
+    async with served(tmp_path, more) as second, second.client() as api:
+        before = await second.server.ingests.ended(run, 0.2 if has_changed else 20)
+        again = await api.post("/knowledge-bases/handbook/ingest", **waiting)
+        after = (await api.get(f"/knowledge-bases/handbook/runs/{run.run_id}")).json()
+    assert (again.status_code, again.json()["status"]) == (200, "completed"), again.text
+    if has_changed:
+        assert (before.status, after["status"]) == ("interrupted", "failed")
+        assert after["error"]["code"] == "declarations_changed"
+    else:
+        assert (before.status, after["status"]) == ("completed", "completed")
 
 
 def test_another_process_ingests(slow: Slow, forked: ForkedPython) -> None:

@@ -71,12 +71,20 @@ class RequestedRuns:
     """The requested runs of a project. All methods are sync.
 
     A server that works on a run updates it every few seconds (`beat`). If the server ends, another
-    one, or its next start, takes the run over.
+    one with the same declarations, or its next start, takes the run over. With other declarations,
+    it might delete documents that the request never meant.
     """
 
-    def __init__(self, database: Database, project: str) -> None:
+    def __init__(self, database: Database, project: str, declarations: str = "") -> None:
+        """
+        Args:
+            database: the state of the server.
+            project: the name of the project.
+            declarations: a digest of what the files of the project declare.
+        """
         self._database = database
         self._project = project
+        self._declarations = declarations
         self.owner = uuid.uuid4().hex
         """The id of this server in this process."""
 
@@ -88,6 +96,7 @@ class RequestedRuns:
         digest: str = "",
         *,
         alone: bool = True,
+        for_any_server: bool = False,
     ) -> tuple[RequestedRun, bool]:
         """Store a new run, unless one is running or the idempotency key was used before.
 
@@ -97,6 +106,7 @@ class RequestedRuns:
             key: the idempotency key, or None.
             digest: a digest that must be equal for requests with the same key.
             alone: whether it is refused while another such run of the knowledge base has not ended.
+            for_any_server: whether a server with other declarations may take it over, too.
 
         Returns:
             The run, and whether it is new: false if the key was used before.
@@ -116,6 +126,7 @@ class RequestedRuns:
             run = RequestedRun(namespace, uuid.uuid4().hex[:12], request, "running", now)
             row = run.ids | {"request": json.dumps(request), "status": run.status}
             row |= {"requested_at": now, "owner": self.owner, "beat": 0.0, "cancelled": 0}
+            row |= {"declarations": "" if for_any_server else self._declarations}
             sql.insert("server_runs", [row | {"alone": int(alone)}])
             self._update_ours(sql, run, f"beat = {sql.now}")
             if key is not None:
@@ -184,38 +195,79 @@ class RequestedRuns:
             return bool(_read(sql, where, **run.ids, owner=self.owner))
 
     def finish(self, run: RequestedRun, status: str, outcome: Mapping[str, Any]) -> None:
-        """Store the end of a run, if this server still owns it."""
-        values = {"status": status, "outcome": json.dumps(outcome), "now": time.time()}
-        changes = "status = :status, outcome = :outcome, finished_at = :now"
+        """Store the end of a run, if this server still owns it and it has not ended."""
         with self._database.writing() as sql:
-            self._update_ours(sql, run, changes, **values)
+            condition = " and finished_at is null and owner = :owner"
+            _update(sql, run, _END, condition, owner=self.owner, **_end(status, outcome))
 
     def interrupt(self, run: RequestedRun) -> None:
         """Release a run because this server stops, so that another one or the next start resumes
         it."""
         with self._database.writing() as sql:
-            self._update_ours(sql, run, "status = 'interrupted', owner = '', beat = 0")
+            self._update_ours(sql, run, f"status = 'interrupted', owner = '', beat = {sql.now}")
 
     def take_over(self) -> list[RequestedRun]:
         """Take over the runs that no server works on."""
         with self._database.reading() as sql:  # takes no lock, and usually finds nothing
-            if not self._stale(sql):
+            if not self._unattended(sql, ours=True):
                 return []
         with self._database.writing() as sql:
             lock(sql, "server_runs")
-            runs = self._stale(sql)
+            runs = self._unattended(sql, ours=True)
             for run in runs:
                 changes = f"owner = :new_owner, status = 'running', beat = {sql.now}"
                 _update(sql, run, changes, new_owner=self.owner)
         return runs
 
-    def _stale(self, sql: Sql) -> list[RequestedRun]:
-        """Return the runs whose last beat is long ago, or in the future: the clock was set back.
+    def end_orphans(
+        self, seconds: float, status: str, outcome: Mapping[str, Any]
+    ) -> list[RequestedRun]:
+        """End the runs that this server may not take over, because its declarations differ.
+
+        Args:
+            seconds: the time since the last sign of life of their servers, for which servers with
+                the same declarations could have taken them over.
+            status: the status to store.
+            outcome: the outcome to store.
+
+        Returns:
+            The runs that were ended.
+        """
+        with self._database.reading() as sql:
+            if not self._unattended(sql, ours=False, seconds=seconds):
+                return []
+        with self._database.writing() as sql:
+            lock(sql, "server_runs")
+            runs = self._unattended(sql, ours=False, seconds=seconds)
+            for run in runs:
+                _update(sql, run, f"{_END}, owner = ''", **_end(status, outcome))
+        return runs
+
+    def _unattended(self, sql: Sql, *, ours: bool, seconds: float = 0) -> list[RequestedRun]:
+        """Return the runs that no server works on: their server has released them, or its last beat
+        is long ago, or in the future: the clock was set back.
 
         Uses the clock of the database, because those of servers may differ.
+
+        Args:
+            sql: the transaction.
+            ours: whether to return those that this server may take over, or all others.
+            seconds: the minimum time since the last beat.
         """
-        where = f"project = :project and finished_at is null and abs({sql.now} - beat) > :stale"
-        return _read(sql, where, project=self._project, stale=STALE_SECONDS)
+        may = "(cancelled = 1 or declarations in ('', :declarations))"
+        where = (
+            f"project = :project and finished_at is null and {'' if ours else 'not '}{may}"
+            f" and (owner = '' or abs({sql.now} - beat) > :stale)"
+            f" and abs({sql.now} - beat) >= :seconds"
+        )
+        return _read(
+            sql,
+            where,
+            project=self._project,
+            declarations=self._declarations,
+            stale=STALE_SECONDS,
+            seconds=seconds,
+        )
 
     def _update_ours(self, sql: Sql, run: RequestedRun, changes: str, **values: Any) -> None:
         """Update a run, unless another server has taken it over."""
@@ -245,6 +297,13 @@ class RequestedRuns:
 
 def _owner(namespace: Namespace) -> dict[str, Any]:
     return {name: getattr(namespace, name) for name in _OWNER.split(", ")}
+
+
+_END = "status = :status, outcome = :outcome, finished_at = :now"
+
+
+def _end(status: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
+    return {"status": status, "outcome": json.dumps(outcome), "now": time.time()}
 
 
 def _update(sql: Sql, run: RequestedRun, changes: str, condition: str = "", **values: Any) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TABLES = Tables(
     "server",
-    version=1,
+    version=2,
     statements=(
         """create table if not exists server_tokens (
             id [name] primary key, name [name] not null unique, digest [name] not null,
@@ -33,6 +33,7 @@ TABLES = Tables(
             status [name] not null, requested_at double precision not null,
             finished_at double precision, owner [name] not null, beat double precision not null,
             cancelled integer not null, outcome text, alone integer not null default 1,
+            declarations [name] not null default '',
             primary key (tenant, project, scope, kb, run_id))""",
         # One ingest of a knowledge base at a time. Those of added documents wait for their turn.
         """create unique index if not exists server_runs_open
@@ -43,6 +44,9 @@ TABLES = Tables(
             digest [name] not null, run_id [name] not null, used_at double precision not null,
             primary key (tenant, project, key))""",
     ),
+    migrations={
+        2: ["alter table server_runs add column declarations varchar not null default ''"],
+    },
     move_away="move it away; tokens and knowledge bases created over the API are lost with it",
 )
 

@@ -1,0 +1,278 @@
+"""Runs in the background: begin, watch, cancel, interrupt and take over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+from lorebind.server.failure_log import OutageLog
+from lorebind.server.problems import ProblemError, problem_of
+from lorebind.server.state.runs import BEAT_SECONDS, UnderWayError
+from lorebind_config.errors import LorebindError
+from lorebind_config.namespace import Namespace, tenant
+from lorebind_knowledge.plumbing.bridge import call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lorebind.server.state.runs import RequestedRun, RequestedRuns
+
+log = logging.getLogger("lorebind.server")
+
+_BEGIN_SECONDS = 5.0
+"""Seconds that a request waits until its run begins or is refused."""
+_ORPHAN_SECONDS = 60.0
+"""Seconds in which a server with the same declarations may take over an interrupted run."""
+_RUNS_REMEMBERED = 16
+"""Number of ended runs whose events are kept."""
+
+_ORPHANED = ProblemError(
+    "declarations_changed",
+    "the server that worked on the run has ended, and the project's declarations have changed "
+    "since; request it again",
+)
+
+
+class Events(Protocol):
+    """The events of a run."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there was an event."""
+        ...
+
+    async def first(self) -> None:
+        """Wait for the first event, or for the end."""
+        ...
+
+    async def end(self) -> None:
+        """Mark the end of the events."""
+        ...
+
+
+E = TypeVar("E", bound=Events)
+
+
+class BackgroundRuns(ABC, Generic[E]):
+    """The requested runs of one kind, which outlive their requests and their server.
+
+    A subclass says how a run is carried out.
+    """
+
+    refusals: ClassVar[tuple[type[LorebindError], ...]]
+    """The errors of a run that could not begin: its request is refused, and nothing is stored."""
+    cancel_seconds: ClassVar[float]
+    """Seconds that `cancel` waits for third-party code, which may hang."""
+
+    def __init__(
+        self, runs: RequestedRuns, log_failure: Callable[[str, BaseException], None]
+    ) -> None:
+        """
+        Args:
+            runs: the stored runs.
+            log_failure: logs unexpected errors.
+        """
+        self.runs = runs
+        self._log_failure = log_failure
+        self._under_way: dict[str, UnderWay[E]] = {}
+        self._ended: dict[str, E] = {}
+        """The events of the latest runs here, for clients that ask after a short run has ended."""
+        self._watching: asyncio.Task[None] | None = None
+        self._is_stopping = False
+        what = "the state of the server"
+        self._outages = OutageLog(f"{what} cannot be reached", f"{what} can be reached again")
+
+    @abstractmethod
+    async def carry_out(self, under_way: UnderWay[E]) -> tuple[str, Mapping[str, Any]]:
+        """Execute a run, for the tenant of its namespace, and return its status and outcome."""
+
+    @abstractmethod
+    def new_events(self, run: RequestedRun) -> E:
+        """Return an empty store for the events of a run that begins here."""
+
+    async def request(
+        self,
+        namespace: Namespace,
+        request: Mapping[str, Any],
+        key: str | None = None,
+        digest: str = "",
+        *,
+        alone: bool = True,
+    ) -> RequestedRun:
+        """Request a run as `RequestedRuns.request` does; when it returns, a new run has begun.
+
+        Raises:
+            KeyTakenError, UnderWayError: another run has the key or the namespace.
+            LorebindError: one of `refusals`. Nothing is stored.
+        """
+        while True:
+            store = partial(self.runs.request, namespace, request, key, digest, alone=alone)
+            try:
+                run, is_new = await call(store)
+            except UnderWayError:
+                if not await self._end_orphans(0):
+                    raise
+                continue
+            under_way = self._start(run) if is_new else self._under_way.get(run.run_id)
+            if under_way is not None:
+                await under_way.begun(_BEGIN_SECONDS)
+                if under_way.error is not None and self._is_refused(under_way):
+                    raise under_way.error
+                return run
+            if await call(partial(self.runs.find, namespace, run.run_id)) is not None:
+                return run
+            # The first request with the key was refused in the meantime; this one tries again.
+
+    async def ended(self, run: RequestedRun, seconds: float) -> RequestedRun:
+        """Return the current state of a run after it ends, or after this time."""
+        deadline = time.monotonic() + seconds
+        while run.finished_at is None and time.monotonic() < deadline:
+            here = self._under_way.get(run.run_id)
+            if here is not None:
+                await asyncio.wait({here.task}, timeout=deadline - time.monotonic())
+            else:
+                # Another server works on it, and tells its end only by the stored run.
+                await asyncio.sleep(min(0.5, max(0.0, deadline - time.monotonic())))
+            current = await call(partial(self.runs.find, run.namespace, run.run_id))
+            run = current or run
+            if self._is_stopping:
+                break
+        return run
+
+    async def cancel(self, run: RequestedRun) -> None:
+        """Cancel a run, on whichever server it runs."""
+        await call(self.runs.cancel, run)
+        here = self._under_way.get(run.run_id)
+        if here is not None:
+            here.task.cancel()
+            await asyncio.wait({here.task}, timeout=self.cancel_seconds)
+
+    def events(self, run: RequestedRun) -> E | None:
+        """Return the events of a run, if it runs here or was one of the last that did."""
+        here = self._under_way.get(run.run_id)
+        return here.events if here else self._ended.get(run.run_id)
+
+    def watch(self) -> None:
+        """From now on, resume interrupted runs, and record which runs this server works on."""
+        self._watching = asyncio.create_task(self._watch())
+
+    async def stop(self, seconds: float) -> None:
+        """Interrupt running runs, so that another server or the next start resumes them.
+
+        Args:
+            seconds: how long to wait for third-party code that hangs, such as an embedder.
+        """
+        self._is_stopping = True
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
+        stopping = list(self._under_way.values())
+        for under_way in stopping:
+            under_way.interrupted = True
+            under_way.task.cancel()
+        if stopping:
+            await asyncio.wait({under_way.task for under_way in stopping}, timeout=seconds)
+        for under_way in self._under_way.values():
+            with suppress(LorebindError):
+                await call(self.runs.interrupt, under_way.run)
+            await under_way.events.end()
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                for under_way in list(self._under_way.values()):
+                    if not await call(self.runs.beat, under_way.run):
+                        under_way.task.cancel()  # cancelled or taken over by another server
+                for run in await call(self.runs.take_over):
+                    if run.cancelled:
+                        await call(self.runs.finish, run, "cancelled", {})
+                    else:
+                        log.info("resuming run %s", run.run_id)
+                        self._start(run, waits=True)
+                await self._end_orphans(_ORPHAN_SECONDS)
+                self._outages.worked()
+            except LorebindError as error:  # runs report their own errors
+                self._outages.failed(error)
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def _end_orphans(self, seconds: float) -> bool:
+        """End the runs that no server has worked on for this long, and that this one may not take
+        over, and return whether there were any."""
+        end = partial(self.runs.end_orphans, seconds, "failed", {"error": _ORPHANED.document()})
+        orphans = await call(end)
+        for run in orphans:
+            log.warning("run %s failed: %s", run.run_id, _ORPHANED.detail)
+        return bool(orphans)
+
+    def _start(self, run: RequestedRun, *, waits: bool = False) -> UnderWay[E]:
+        under_way = UnderWay(run, self.new_events(run), waits=waits)
+        self._under_way[run.run_id] = under_way
+        under_way.task = asyncio.create_task(self._to_the_end(under_way))
+        return under_way
+
+    async def _to_the_end(self, under_way: UnderWay[E]) -> None:
+        """Carry out one run and store its end; raises only if it is cancelled."""
+        run = under_way.run
+        status, outcome = "failed", dict[str, Any]()
+        try:
+            with tenant(run.namespace.tenant):
+                status, result = await self.carry_out(under_way)
+            outcome = dict(result)
+        except asyncio.CancelledError:
+            status = "interrupted" if under_way.interrupted else "cancelled"
+        except LorebindError as error:
+            under_way.error = error
+            outcome = {"error": problem_of(error).document()}
+        except Exception as error:  # a bug in Lorebind or in the project's code
+            self._log_failure(f"run {run.run_id} failed", error)
+            detail = f"{type(error).__name__}; the server's log has details"
+            outcome = {"error": {"code": "internal_error", "status": 500, "detail": detail}}
+        finally:
+            # A second cancellation comes only if the server is killed.
+            with suppress(LorebindError):
+                if status == "interrupted":
+                    await call(self.runs.interrupt, run)
+                elif self._is_refused(under_way):
+                    await call(self.runs.forget, run)
+                else:
+                    await call(self.runs.finish, run, status, outcome)
+            await under_way.events.end()
+            self._ended[run.run_id] = under_way.events
+            if len(self._ended) > _RUNS_REMEMBERED:
+                del self._ended[next(iter(self._ended))]
+            self._under_way.pop(run.run_id, None)
+
+    def _is_refused(self, under_way: UnderWay[E]) -> bool:
+        """Whether the run could not begin, so that its request is refused and nothing is stored."""
+        begun = under_way.waits or under_way.events.has_begun
+        return isinstance(under_way.error, self.refusals) and not begun
+
+
+class UnderWay(Generic[E]):
+    """A run that this process works on."""
+
+    task: asyncio.Task[None]
+
+    def __init__(self, run: RequestedRun, events: E, *, waits: bool) -> None:
+        self.run = run
+        self.waits = waits
+        """Whether it waits for other runs in its way, instead of being refused."""
+        self.events = events
+        self.interrupted = False
+        """Whether it was cancelled because the server stops."""
+        self.error: LorebindError | None = None
+
+    async def begun(self, seconds: float) -> None:
+        """Wait until the run has begun to write, or has ended."""
+        first = asyncio.ensure_future(self.events.first())
+        try:
+            await asyncio.wait(
+                {first, self.task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            first.cancel()
