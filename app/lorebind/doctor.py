@@ -18,6 +18,7 @@ from lorebind_config.checks.template_checks import unset_variables
 from lorebind_config.declarations.kinds import REGISTRIES
 from lorebind_config.declarations.models import EXTRACTIVE
 from lorebind_config.errors import LorebindError, ModelError
+from lorebind_config.project_files import STATE_FILE, THREADS_FILE
 from lorebind_knowledge.documents.listing import count_languages, list_documents
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.sparse.base import embed_query as embed_query_as_terms
@@ -348,24 +349,30 @@ def _installed(name: str) -> bool:
 def unshared_storage(loaded: LoadedProject) -> Iterator[tuple[str, str]]:
     """Yield what other machines with the same catalog do not share, each with a suggested fix."""
     project = loaded.project
-    shared = [
-        vector_db.id
-        for vector_db in project.vector_dbs_or_default
-        if (catalog := vector_db.catalog_place) is not None and catalog.dsn is not None
-    ]
-    if not shared:
+    shared = project.shared_vector_db
+    if shared is None:
         return
-    why = (
-        f"on this machine only, although vector database {shared[0]!r} has its catalog in "
-        "PostgreSQL; other machines have their own {what}; to share them, declare {how}"
-    )
+
+    def why(file: str | None, what: str) -> str:
+        """Explain where something is: in a file that was there before, or where it is declared."""
+        how = "remove its declaration" if file is None else f"move {file} away, with what it holds"
+        return (
+            f"{'' if file is None else f'{file} exists and stays in use, '}on this machine only, "
+            f"although vector database {shared.id!r} has its catalog in PostgreSQL; other machines "
+            f"have their own {what}; to share them, {how}"
+        )
+
     state = project.server.state
-    if state is None or state.dsn is None:
-        how = "server: { state: { dsn: … } }"
-        yield "server state", why.format(what="tokens, runs and knowledge bases", how=how)
-    stores = {workflow.id: loaded.checkpointer(workflow) for workflow in loaded.workflows.values()}
-    local = [repr(workflow) for workflow, store in stores.items() if store.type != "postgres"]
-    if local:
-        how = "checkpointer: { type: postgres, dsn: … }"
-        what = f"threads of {', '.join(local)}"
-        yield "threads", why.format(what=what, how=how)
+    if loaded.beside_state is None and (state is None or state.dsn is None):
+        file = STATE_FILE if state is None else None
+        yield "server state", why(file, "tokens, runs and knowledge bases")
+    alone = [
+        workflow
+        for workflow in loaded.workflows.values()
+        if loaded.beside_threads(workflow) is None
+        and loaded.checkpointer(workflow).type != "postgres"
+    ]
+    for file, is_declared in ((None, True), (THREADS_FILE, False)):
+        ids = [repr(w.id) for w in alone if loaded.declares_threads(w) == is_declared]
+        if ids:
+            yield "threads", why(file, f"threads of {', '.join(ids)}")

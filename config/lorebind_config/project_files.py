@@ -13,6 +13,10 @@ from lorebind_config.errors import StoreError
 
 PROJECT_FILE = "lorebind.yaml"
 DATA_FOLDER = ".lorebind"
+STATE_FILE = f"{DATA_FOLDER}/server.db"
+"""The state of a server, where no database holds it."""
+THREADS_FILE = f"{DATA_FOLDER}/threads.db"
+"""The threads of workflows, where no database holds them."""
 ELSEWHERE = "choose another location with the path of a vector database of type sqlite"
 
 _TO_PASS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)

@@ -55,7 +55,7 @@ class Parts:
         """
         self._environment = loaded.environment
         self._ingestion = loaded.project.ingestion
-        self._vector_dbs = loaded.project.vector_dbs_or_default
+        self._shared = loaded.project.shared_vector_db
         self.middleware = Middleware(loaded.project.wrappers, loaded.environment)
         self.loading = Loading(loaded.project.loading)
         self._embedders: _Shared[Embedder] = _Shared()
@@ -103,7 +103,7 @@ class Parts:
         part: Any = embedder
         while isinstance(part, EmbedderWrapper) and not isinstance(part, RetryingEmbedder):
             part = part.inner
-        shared = next(filter(_is_shared, self._vector_dbs), None)
+        shared = self._shared
         if isinstance(part, RetryingEmbedder) and shared is not None:
             part.pace = SharedPace(
                 part.pace, lambda: part.fingerprint, lambda: self.index(shared).catalog
@@ -174,11 +174,6 @@ class Parts:
         self.started = Once()  # databases in memory are lost
         for database in opened:
             await call(database.close)
-
-
-def _is_shared(vector_db: VectorDBDeclaration) -> bool:
-    place = vector_db.catalog_place
-    return not vector_db.is_existing and place is not None and place.dsn is not None
 
 
 class _Shared(Generic[T]):

@@ -88,12 +88,12 @@ def revoke(
 
 @contextmanager
 def _tokens(config: LoadedProject) -> Iterator[Tokens]:
-    """Open the tokens of a project, which needs only the variables of `server: state`."""
+    """Open the tokens of a project, which needs no variables but those of its place."""
     # As in `load_config`.
     from lorebind.server.state.tables import open_state
     from lorebind.server.state.tokens import Tokens
 
-    database = open_state(config.project.server.state, config.environment)
+    database = open_state(config)
     try:
         yield Tokens(database)
     finally:

@@ -50,7 +50,7 @@ class Server:
         config = project.config
         self.project = project
         """The project as its files declare it."""
-        self.database = open_state(config.project.server.state, config.environment)
+        self.database = open_state(config)
         self.tokens = Tokens(self.database)
         self.stored = StoredKnowledgeBases(self.database, project.name)
         self.log_failure = FailureLog(config)

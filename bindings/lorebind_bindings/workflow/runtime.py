@@ -384,7 +384,9 @@ class Workflows:
         key, opened = checkpointer.model_dump_json(), self._opened
 
         async def open_it() -> None:
-            opened.stores[key] = await open_threads(checkpointer, self._loaded.environment)
+            opened.stores[key] = await open_threads(
+                checkpointer, self._loaded.environment, self._loaded.beside_threads(declared)
+            )
 
         await opened.once.do(key, open_it)
         return opened.stores[key]

@@ -55,8 +55,7 @@ def engines(project: ProjectDeclaration) -> Iterator[Problem]:
         yield ingestion.problem(("engine",), message, did_you_mean(engine, names))
         return
     for vector_db in project.vector_dbs_or_default:
-        place = vector_db.catalog_place
-        if not vector_db.is_existing and (place is None or place.dsn is None):
+        if not (vector_db.is_existing or vector_db.is_shared):
             message = (
                 f"engine {engine!r} needs catalogs in PostgreSQL, and the catalog of vector "
                 f"database {vector_db.id!r} is in another place"

@@ -54,8 +54,9 @@ class ServerDeclaration(Declaration):
     state: CatalogDeclaration | None = Field(
         None,
         description="The database for tokens, for knowledge bases that are created over the API, "
-        "and for runs. By default the SQLite file `.lorebind/server.db`. Use PostgreSQL to share "
-        "the state between several servers.",
+        "and for runs. Use PostgreSQL to share it between several servers. By default "
+        "it is beside a catalog in PostgreSQL; without one, or if it exists already, in the SQLite "
+        "file `.lorebind/server.db`.",
     )
     answer_seconds: float = Field(
         600,
@@ -194,7 +195,9 @@ class ProjectDeclaration(Declaration):
     )
     checkpointer: CheckpointerDeclaration = Field(
         default_factory=CheckpointerDeclaration,
-        description="The storage for the threads of workflows. By default a SQLite file.",
+        description="The storage for the threads of workflows. By default they are beside a "
+        "catalog in PostgreSQL; without one, or if it exists already, in the SQLite file "
+        "`.lorebind/threads.db`.",
     )
     wrappers: list[WrapperDeclaration] = Field(
         default_factory=list,
@@ -250,6 +253,11 @@ class ProjectDeclaration(Declaration):
     def vector_dbs_or_default(self) -> Sequence[VectorDBDeclaration]:
         """The vector databases, or else a single SQLite file."""
         return self.vector_dbs or [built_in("vector_dbs", VECTOR_DB)]
+
+    @property
+    def shared_vector_db(self) -> VectorDBDeclaration | None:
+        """The first vector database whose catalog is in PostgreSQL."""
+        return next((db for db in self.vector_dbs_or_default if db.is_shared), None)
 
     @property
     def models_or_default(self) -> Sequence[ModelDeclaration]:

@@ -109,6 +109,12 @@ class VectorDBBase(Declaration):
         return False
 
     @property
+    def is_shared(self) -> bool:
+        """Whether its catalog is in PostgreSQL, so that several machines can use it."""
+        place = self.catalog_place
+        return not self.is_existing and place is not None and place.dsn is not None
+
+    @property
     def catalog_place(self) -> CatalogDeclaration | None:
         """The declared catalog: in the database itself, or beside it; None means the default."""
         return getattr(self, "own_catalog", None) or getattr(self, "catalog", None)

@@ -16,6 +16,7 @@ from lorebind_config.declarations.tasks import (
     with_nested,
 )
 from lorebind_config.declarations.values import FilePattern, JsonMap, JsonValue, Secret
+from lorebind_config.project_files import THREADS_FILE
 
 
 class CheckpointerDeclaration(Declaration):
@@ -42,7 +43,7 @@ class CheckpointerDeclaration(Declaration):
         description="The kind of storage. `memory` loses all threads when the process ends.",
     )
     path: str = Field(
-        ".lorebind/threads.db",
+        THREADS_FILE,
         min_length=1,
         description="sqlite: the database file, relative to the project folder. A path outside the "
         "project folder is allowed but needs trust.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +27,7 @@ from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
 from lorebind_config.declarations.workflows import CheckpointerDeclaration, WorkflowDeclaration
 from lorebind_config.errors import NotFoundError, Problem, TenantRequiredError, did_you_mean
 from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, Namespace, digest, named_tenant
+from lorebind_config.project_files import STATE_FILE, THREADS_FILE
 from lorebind_config.templates import Environment
 
 T = TypeVar("T", bound=Any)
@@ -188,6 +190,23 @@ class LoadedProject:
         """Return the storage of a workflow's threads: its own, or else the project's."""
         return workflow.checkpointer or self.project.checkpointer
 
+    def beside_threads(self, workflow: WorkflowDeclaration) -> VectorDBDeclaration | None:
+        """Return the vector database beside whose catalog a workflow's threads are by default.
+
+        None if they are elsewhere: where `checkpointer` says, or in a file.
+        """
+        return None if self.declares_threads(workflow) else self._instead_of(THREADS_FILE)
+
+    def declares_threads(self, workflow: WorkflowDeclaration) -> bool:
+        """Whether a `checkpointer` says where the threads of a workflow are."""
+        by_project = "checkpointer" in self.project.model_fields_set
+        return by_project or workflow.checkpointer is not None
+
+    @property
+    def beside_state(self) -> VectorDBDeclaration | None:
+        """The same for the state of a server."""
+        return None if self.project.server.state else self._instead_of(STATE_FILE)
+
     def agent(self, agent_id: str, workflow: str | None = None) -> AgentDeclaration:
         """Return an agent; one of the workflow takes precedence over the project's."""
         agents = [] if workflow is None else self.workflow(workflow).agents
@@ -212,6 +231,11 @@ class LoadedProject:
             *(part.written() for part in (*self.workflows.values(), *self.agents.values())),
         ]
         return digest(*(json.dumps(part, sort_keys=True) for part in parts))
+
+    def _instead_of(self, file: str) -> VectorDBDeclaration | None:
+        """Return the vector database whose PostgreSQL is used instead of a file that is missing."""
+        is_there = os.path.lexists(self.root / file)
+        return None if is_there else self.project.shared_vector_db
 
     # Every search looks up several declarations, so they are arranged only once.
 

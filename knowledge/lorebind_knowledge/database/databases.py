@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
 from lorebind_config.errors import StoreError
@@ -16,7 +17,7 @@ from lorebind_knowledge.plumbing.lanes import Threads
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -104,25 +105,32 @@ class PostgresDatabase:
         tables: Tables,
         *,
         ensure_schema: bool = True,
-        own_schema: str | None = None,
+        own_schema: str | Callable[[], str] | None = None,
     ) -> None:
         """
         Args:
             address: the database.
             tables: its tables.
             ensure_schema: whether to create the tables. If not, an error shows the SQL for it.
-            own_schema: the schema of the tables, created with them; None means the connection's.
+            own_schema: the schema of the tables, created with them, or a function that returns it
+                at the first use; None means the connection's.
         """
         self._name = f"{tables.name} in PostgreSQL at {address}"
         self.key = address.key
         """Equal for databases with the same connections."""
-        self._address, self._tables = address, tables
-        self._schema = own_schema
-        self._ensure_schema = ensure_schema
-        self._connections = Connections(address, self._name, own_schema=own_schema)
+        self.address, self.ensure_schema = address, ensure_schema
+        self._tables, self._own_schema = tables, own_schema
         self.threads = Threads()
         self._has_tables = False
         self._nothing = EmbeddedDatabase(None, tables)
+
+    @cached_property
+    def _schema(self) -> str | None:
+        return self._own_schema() if callable(self._own_schema) else self._own_schema
+
+    @cached_property
+    def _connections(self) -> Connections:
+        return Connections(self.address, self._name, own_schema=self._schema)
 
     @contextmanager
     def writing(self) -> Iterator[Sql]:
@@ -176,22 +184,30 @@ class PostgresDatabase:
             tables: the tables.
             name: the end of the schema's name; the name of this database's schema is before it.
         """
-        schema = self._schema
-        if schema is None:
-            with self._connections.reading() as db:
-                ((schema,),) = db.execute("select current_schema()").fetchall()
-        before = "lorebind" if schema in (None, "public") else schema
-        if len(before) + len(name) >= _LONGEST_NAME:
-            before = f"lorebind_{digest(before)[:30]}"
         return PostgresDatabase(
-            self._address,
+            self.address,
             tables,
-            ensure_schema=self._ensure_schema,
-            own_schema=f"{before}_{name}",
+            ensure_schema=self.ensure_schema,
+            own_schema=partial(self.schema_beside, name),
         )
 
+    def schema_beside(self, name: str) -> str:
+        """Return the schema of what lies `beside` this database.
+
+        Raises:
+            StoreError: this database has the schema of its connections, and cannot be reached.
+        """
+        schema = self._schema
+        if schema is None:
+            with self.session() as db:  # this database may be in no other use, and never closed
+                ((schema,),) = db.execute("select current_schema()").fetchall()
+        before = "lorebind" if schema in (None, "public") else schema
+        beside = f"{before}_{name}"
+        return beside if len(beside) <= _LONGEST_NAME else f"lorebind_{digest(before, name)[:40]}"
+
     def close(self) -> None:
-        self._connections.leave()
+        if "_connections" in vars(self):
+            self._connections.leave()
         self._nothing.close()
 
     def __str__(self) -> str:
@@ -224,7 +240,7 @@ class PostgresDatabase:
 
     def _bring_up_to_date(self, version: int | None = None) -> None:
         """Create the current tables, or migrate those of an earlier version."""
-        if not self._ensure_schema:
+        if not self.ensure_schema:
             what = "missing" if version is None else "of an earlier version"
             raise StoreError(
                 f"{self}: its tables are {what}, and ensure_schema is false; create them with:\n"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lorebind_config.plugins import import_extra
@@ -68,14 +67,8 @@ class ProcrastinateEngine:
         self, catalog: PostgresDatabase, *, heartbeat_seconds: float = _HEARTBEAT_SECONDS
     ) -> None:
         self._catalog, self._heartbeat_seconds = catalog, heartbeat_seconds
-
-    @cached_property
-    def _database(self) -> PostgresDatabase:
-        return self._catalog.beside(queue_tables(), "queue")
-
-    @cached_property
-    def _notifications(self) -> Notifications:
-        return Notifications(self._database)
+        self._database = catalog.beside(queue_tables(), "queue")
+        self._notifications = Notifications(self._database)
 
     def submit(self, key: str, ids: Sequence[str]) -> None:
         from procrastinate.jobs import Job

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lorebind_config.checks.template_checks import refuse_unset
 from lorebind_config.errors import StoreError, UsageError
 from lorebind_config.namespace import digest
 from lorebind_config.project_files import DATA_FOLDER
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.declarations.vector_dbs import VectorDBBase
     from lorebind_config.templates import Environment
+    from lorebind_knowledge.database.databases import PostgresDatabase
     from lorebind_knowledge.stores.base import VectorStore
     from lorebind_knowledge.stores.wrapper import StoreCall
 
@@ -74,18 +76,29 @@ def _catalog(
     if declared.dsn is None:
         path = environment.root / environment.fill(declared.path)
         return Catalog(path, **settings)
+    return Catalog(postgres=catalog_database(declaration, environment), **settings)
+
+
+def catalog_database(declaration: VectorDBBase, environment: Environment) -> PostgresDatabase:
+    """Return the database of a catalog that is in PostgreSQL. It opens nothing before it is used.
+
+    Raises:
+        MissingVariableError: a variable that the declaration uses is not set.
+    """
+    declared = declaration.catalog_place
+    assert declared is not None
+    refuse_unset(declaration, environment)
     from lorebind_knowledge.catalog.schema import CATALOG
     from lorebind_knowledge.database.databases import PostgresDatabase
     from lorebind_knowledge.database.postgres_address import PostgresAddress
 
     schema = declared.table_schema or _schema_of(declaration.id)
-    database = PostgresDatabase(
+    return PostgresDatabase(
         PostgresAddress(environment.fill(declared.dsn)),
         CATALOG,
         ensure_schema=declared.ensure_schema,
         own_schema=None if hasattr(declaration, "own_catalog") else schema,
     )
-    return Catalog(postgres=database, **settings)
 
 
 def _schema_of(db_id: str) -> str:

@@ -23,7 +23,7 @@ from lorebind.remote import RemoteProject
 from lorebind.server.state.tables import open_state
 from lorebind.server.state.tokens import Tokens
 from lorebind_config.errors import LorebindError, Suggestion
-from lorebind_config.templates import Environment
+from lorebind_config.reading.loading import load_project
 from lorebind_knowledge.events import Event, Extension
 from tests.app.forked_python import CONSTANTS, Forked, ForkedPython
 from tests.app.helpers import Cli
@@ -219,7 +219,7 @@ def test_tokens_and_rights(
 ) -> None:
     """The token is read from its variable; each refusal is one line."""
     folder = write_project(tmp_path_factory.mktemp("closed"))
-    database = open_state(None, Environment(folder))
+    database = open_state(load_project(folder))
     _, reader = Tokens(database).create("reader", "read")
     _, both = Tokens(database).create("both", "write", ["a", "b"])
     database.close()

@@ -23,7 +23,7 @@ import pytest
 
 from lorebind.server.listening import is_loopback, listen
 from lorebind.server.state.tables import open_state
-from lorebind_config.templates import Environment
+from lorebind_config.reading.loading import load_project
 from tests.app.helpers import Cli
 
 from .conftest import PROJECT, Process, serving, write_project
@@ -259,7 +259,7 @@ def test_it_ends_although_an_embedder_hangs(shop: Cli, tmp_path: Path) -> None:
             assert time.monotonic() - began < 6
             assert asking.result().status_code == 200
             assert adding.result().status_code == 202
-    database = open_state(None, Environment(shop.root))
+    database = open_state(load_project(shop.root))
     with database.reading() as sql:
         assert sql.run("select status, owner from server_runs") == [("interrupted", "")] * 2
     database.close()

@@ -13,6 +13,9 @@ import psycopg
 import pytest
 
 from lorebind import Project
+from lorebind.server.state.tables import open_state
+from lorebind.server.state.tokens import Tokens
+from lorebind_config.errors import StoreError
 
 from .conftest import PROJECT, problem, serving, write_project
 from .test_runs import BATCH, DOCUMENTS, Slow, events, wait_for_end
@@ -21,8 +24,9 @@ TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours
 STATE = {"state": {"dsn": "{{ .env.PG_DSN }}"}}
 POSTGRES: dict[str, Any] = {
     "vector_dbs": [{"id": "pg", "type": "pgvector", "config": {"dsn": "{{ .env.PG_DSN }}"}}],
-    "server": STATE,
 }
+WORKFLOWS = {"workflows": [{"id": "answer", "tasks": [{"id": "say", "prompt": "What"}]}]}
+WITH_WORKFLOW = PROJECT | POSTGRES | WORKFLOWS
 
 
 def test_what_one_makes_the_other_serves(tmp_path: Path, dsn: str) -> None:
@@ -46,30 +50,95 @@ def test_what_one_makes_the_other_serves(tmp_path: Path, dsn: str) -> None:
         assert problem(there.get("/knowledge-bases/tours")) == (404, "not_found")
 
 
-def test_storage_that_other_machines_lack_is_a_warning(
+def test_the_state_of_several_servers_is_where_their_catalog_is(
     tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`serve` and `doctor` name what is on one machine while the catalog is in PostgreSQL."""
+    """Nothing is declared for it: tokens, runs and threads are in PostgreSQL, and in no file.
+
+    A project of another name has no part in it.
+    """
     monkeypatch.setenv("PG_DSN", dsn)
-    alone = PROJECT | {
-        "vector_dbs": POSTGRES["vector_dbs"],
-        "workflows": [{"id": "answer", "tasks": [{"id": "say", "prompt": "What"}]}],
+    for name in ("one", "two", "other"):
+        write_project(
+            tmp_path / name, WITH_WORKFLOW | ({"name": "other"} if name == "other" else {})
+        )
+    runs, named = {}, {}
+    for name in ("one", "two", "other"):
+        with Project.load(tmp_path / name) as project:
+            database = open_state(project.config)
+            named[name] = [token.name for token in Tokens(database).all()]
+            Tokens(database).create(f"of {name}", "read")
+            database.close()
+            project.run("answer", {}, thread_id=name)
+            runs[name] = sorted(thread.thread_id for thread in project.threads("answer"))
+    assert named == {"one": [], "two": ["of one"], "other": []}
+    assert runs == {"one": ["one"], "two": ["one", "two"], "other": ["other"]}
+    assert not list(tmp_path.rglob("*.db"))
+
+
+@pytest.mark.parametrize("where", ["beside", "declared", "file", "declared file"])
+def test_storage_that_other_machines_lack_is_a_warning(
+    where: str, tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`serve` and `doctor` name what is on one machine while the catalog is in PostgreSQL.
+
+    What was in a file before the catalog was there stays in use.
+    """
+    monkeypatch.setenv("PG_DSN", dsn)
+    threads: dict[str, Any] = {"type": "postgres", "dsn": "{{ .env.PG_DSN }}"}
+    places = {
+        "declared": {"server": STATE, "checkpointer": threads},
+        "declared file": {"server": {"state": {"path": "s.db"}}, "checkpointer": {}},
     }
-    together = alone | {
-        "server": STATE,
-        "checkpointer": {"type": "postgres", "dsn": "{{ .env.PG_DSN }}"},
-    }
-    for declared, parts in ((alone, ["server state", "threads"]), (together, [])):
-        folder = write_project(tmp_path / "shop", declared)
-        with Project.load(folder) as project:
-            findings = [finding for finding in project.doctor() if finding.status == "warning"]
-        warnings = [finding for finding in findings if "on this machine only" in finding.detail]
-        assert [warning.part for warning in warnings] == parts
-        with serving(folder) as server:
-            assert server.process.stdout is not None
-            for warning in warnings:
-                line = server.process.stdout.readline()
-                assert line == f"warning: {warning.part}: {warning.detail}\n"
+    folder = write_project(tmp_path / "shop", WITH_WORKFLOW | places.get(where, {}))
+    if where == "file":
+        (folder / ".lorebind").mkdir()
+        for file in ("server.db", "threads.db"):
+            (folder / ".lorebind" / file).touch()
+    with Project.load(folder) as project:
+        findings = [finding for finding in project.doctor() if finding.status == "warning"]
+        project.run("answer", {})
+        assert len(project.threads("answer")) == 1
+    warnings = [finding for finding in findings if "on this machine only" in finding.detail]
+    assert [warning.part for warning in warnings] == (
+        ["server state", "threads"] if "file" in where else []
+    )
+    for warning in warnings:
+        how = "exists and stays in use" if where == "file" else "remove its declaration"
+        assert how in warning.detail
+    with serving(folder) as server, server.client() as api:
+        assert api.put("/knowledge-bases/tours", json=TOURS).status_code == 201
+        assert server.process.stdout is not None
+        for warning in warnings:
+            line = server.process.stdout.readline()
+            assert line == f"warning: {warning.part}: {warning.detail}\n"
+    files = {"file": ["server.db", "threads.db"], "declared file": ["s.db", "threads.db"]}
+    in_use = [file.name for file in folder.rglob("*.db") if file.stat().st_size]
+    assert sorted(in_use) == files.get(where, [])
+
+
+def test_where_the_role_may_not_create_it(
+    tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ensure_schema: false` of the catalog holds for both, and each error shows the SQL."""
+    monkeypatch.setenv("PG_DSN", dsn)
+    vector_db = POSTGRES["vector_dbs"][0]
+    config = vector_db["config"] | {"ensure_schema": False}
+    shop = WITH_WORKFLOW | {"vector_dbs": [vector_db | {"config": config}]}
+    with Project.load(write_project(tmp_path / "shop", shop)) as project:
+        database = open_state(project.config)
+        with pytest.raises(StoreError, match="ensure_schema is false") as state:
+            Tokens(database).create("reader", "read")
+        with pytest.raises(StoreError, match="ensure_schema is false") as threads:
+            project.run("answer", {})
+        statements = [str(error.value).partition(":\n")[2] for error in (state, threads)]
+        with psycopg.connect(dsn, autocommit=True) as db:
+            for sql in statements:
+                db.execute(sql)
+                db.execute("reset search_path")
+        Tokens(database).create("reader", "read")
+        assert project.run("answer", {}).status == "completed"
+        database.close()
 
 
 def test_another_takes_over_from_one_that_was_killed(tmp_path: Path, dsn: str) -> None:
@@ -139,10 +208,7 @@ def test_a_run_is_cancelled_through_another(tmp_path: Path, dsn: str) -> None:
 
 def test_a_server_has_few_connections(tmp_path: Path, dsn: str) -> None:
     """Searches, an ingest, a workflow and the state of a server need at most ten connections."""
-    workflow = {"id": "answer", "tasks": [{"id": "say", "prompt": "What"}]}
-    checkpointer = {"type": "postgres", "dsn": "{{ .env.PG_DSN }}"}
-    declared = POSTGRES | {"workflows": [workflow], "checkpointer": checkpointer}
-    slow = Slow(tmp_path / "slow", declared)
+    slow = Slow(tmp_path / "slow", POSTGRES | WORKFLOWS)
     file = slow.folder / "lorebind.yaml"  # where the ingest leaves the embedder free for questions
     text = file.read_text().replace("max_concurrent: 1", "max_concurrent: 2")
     file.write_text(text.replace(f"batch_size: {BATCH}", f"batch_size: {DOCUMENTS}"))

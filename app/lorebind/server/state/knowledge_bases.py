@@ -103,7 +103,7 @@ def made_over_api(loaded: LoadedProject) -> dict[tuple[str, str], str]:
     Raises:
         StoreError: the state of the server cannot be read.
     """
-    database = open_state(loaded.project.server.state, loaded.environment)
+    database = open_state(loaded)
     try:
         stored = StoredKnowledgeBases(database, loaded.project.name).all()
     finally:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_config.checks.template_checks import refuse_unset
-from lorebind_config.project_files import DATA_FOLDER
+from lorebind_config.project_files import STATE_FILE
 from lorebind_knowledge.database.databases import EmbeddedDatabase
 from lorebind_knowledge.database.tables import Tables
+from lorebind_knowledge.stores.make import catalog_database
 
 if TYPE_CHECKING:
-    from lorebind_config.declarations.vector_dbs import CatalogDeclaration
-    from lorebind_config.templates import Environment
+    from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
 
@@ -51,23 +51,25 @@ TABLES = Tables(
 )
 
 
-def open_state(declared: CatalogDeclaration | None, environment: Environment) -> Database:
-    """Return the database that `server: {state: …}` names, which is opened on first use.
+def open_state(loaded: LoadedProject) -> Database:
+    """Return the database of a server's state, which is opened on first use.
 
-    Args:
-        declared: the declared state; None means a SQLite file in the project's data folder.
-        environment: fills in templates; paths are relative to its folder.
+    `server: {state: …}` names it. By default, it is beside a catalog in PostgreSQL, with the name
+    of the project in that of its schema: tokens are for one project. Without such a catalog, or if
+    it exists already, it is a SQLite file in the project's data folder.
 
     Raises:
         MissingVariableError: a variable that the declaration uses is not set.
     """
-    if declared is not None:
-        refuse_unset(declared, environment, "server state")
-    if declared is None or declared.dsn is None:
-        path = environment.root / DATA_FOLDER / "server.db"
-        if declared is not None and declared.path is not None:
-            path = environment.root / environment.fill(declared.path)
-        return EmbeddedDatabase(path, TABLES)
+    declared, environment = loaded.project.server.state, loaded.environment
+    if (beside := loaded.beside_state) is not None:
+        catalog = catalog_database(beside, environment)
+        return catalog.beside(TABLES, f"server_{loaded.project.name}")
+    if declared is None:
+        return EmbeddedDatabase(environment.root / STATE_FILE, TABLES)
+    refuse_unset(declared, environment, "server state")
+    if declared.dsn is None:
+        return EmbeddedDatabase(environment.root / environment.fill(declared.path), TABLES)
     from lorebind_knowledge.database.databases import PostgresDatabase
     from lorebind_knowledge.database.postgres_address import PostgresAddress
 

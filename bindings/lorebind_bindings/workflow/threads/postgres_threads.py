@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from psycopg import Cursor
     from psycopg.rows import DictRow
 
+    from lorebind_knowledge.database.databases import PostgresDatabase
     from lorebind_knowledge.database.postgres_address import PostgresAddress
 
 _TRUSTED_SECONDS = 1.0
@@ -50,13 +51,18 @@ class PostgresThreads(ThreadSaver, PostgresSaver):
 
     conn: psycopg.Connection[Any]
 
-    def __init__(self, address: PostgresAddress) -> None:
+    def __init__(self, address: PostgresAddress, beside: PostgresDatabase | None = None) -> None:
         """
+        Args:
+            address: the database.
+            beside: a database beside whose schema the tables have their own; with None, they are
+                in that of the connection.
+
         Raises:
             StoreError: the server cannot be reached, or rejects the connection.
         """
         self.name = f"threads in PostgreSQL at {address}"
-        self._address = address
+        self._address, self._beside = address, beside
         self._process = os.getpid()
         self._held: set[str] = set()
         # Reentrant: a claim is held around a query, which holds it too.
@@ -180,12 +186,28 @@ class PostgresThreads(ThreadSaver, PostgresSaver):
         connection = self._address.connect(autocommit=True)
         try:
             connection.execute(_NOTICE_LOSS)
+            if self._beside is not None:
+                self._enter(connection, self._beside)
             self._make_tables(connection)
         except BaseException:
             connection.close()
             raise
         self._used = time.monotonic()
         return connection
+
+    def _enter(self, connection: psycopg.Connection[Any], beside: PostgresDatabase) -> None:
+        """Use the schema of the threads; create it if it is missing."""
+        schema = beside.schema_beside("threads")
+        there = connection.execute("select to_regnamespace(quote_ident(%s)) is not null", [schema])
+        if there.fetchall() == [(False,)]:
+            if not beside.ensure_schema:
+                raise StoreError(
+                    f"{self.name}: their schema is missing, and ensure_schema is false; create it "
+                    f'for the role of the DSN with:\nCREATE SCHEMA "{schema}";'
+                )
+            with suppress(psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema):
+                connection.execute(f'create schema "{schema}"')  # or another process has just
+        connection.execute(f'set search_path to "{schema}"')
 
     def _make_tables(self, connection: psycopg.Connection[Any]) -> None:
         """Create LangGraph's tables, in one process at a time.

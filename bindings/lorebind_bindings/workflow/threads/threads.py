@@ -19,6 +19,7 @@ from lorebind_config.namespace import digest
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.lanes import Threads
+from lorebind_knowledge.stores.make import catalog_database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple
 
     from lorebind_bindings.workflow.threads.checkpointers import ThreadSaver
+    from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
     from lorebind_config.declarations.workflows import CheckpointerDeclaration
     from lorebind_config.templates import Environment
+    from lorebind_knowledge.database.databases import PostgresDatabase
+    from lorebind_knowledge.database.postgres_address import PostgresAddress
 
 _LONGEST_ID = 200
 _READABLE = 40
@@ -246,9 +250,17 @@ class ThreadStore:
 
 
 async def open_threads(
-    declaration: CheckpointerDeclaration, environment: Environment
+    declaration: CheckpointerDeclaration,
+    environment: Environment,
+    beside: VectorDBDeclaration | None = None,
 ) -> ThreadStore:
     """Return the store of threads that a checkpointer declares.
+
+    Args:
+        declaration: the checkpointer.
+        environment: the environment of the project.
+        beside: a vector database whose catalog is in PostgreSQL; the threads are beside it, and not
+            where the checkpointer says.
 
     Raises:
         MissingDependencyError: an extra is missing; the message names it.
@@ -256,13 +268,20 @@ async def open_threads(
         StoreError: PostgreSQL cannot be reached. A file is opened only when it is needed.
     """
     with Threads().lane("wait"):  # PostgreSQL may hang
-        return ThreadStore(await call(_open, declaration, environment))
+        return ThreadStore(await call(_open, declaration, environment, beside))
 
 
-def _open(declaration: CheckpointerDeclaration, environment: Environment) -> ThreadSaver:
+def _open(
+    declaration: CheckpointerDeclaration,
+    environment: Environment,
+    beside: VectorDBDeclaration | None,
+) -> ThreadSaver:
     refuse_unset(declaration, environment)
     purpose = "storing workflow threads"
     import_extra("langgraph.checkpoint.base", extra="workflow", purpose=purpose)
+    if beside is not None:
+        catalog = catalog_database(beside, environment)
+        return _in_postgres(catalog.address, purpose, catalog)
     if declaration.type == "memory":
         from lorebind_bindings.workflow.threads.checkpointers import MemoryThreads
 
@@ -274,11 +293,16 @@ def _open(declaration: CheckpointerDeclaration, environment: Environment) -> Thr
         return SqliteThreads(environment.root / environment.fill(declaration.path))
     from lorebind_knowledge.database.postgres_address import PostgresAddress
 
-    address = PostgresAddress(environment.fill(declaration.dsn))
+    return _in_postgres(PostgresAddress(environment.fill(declaration.dsn)), purpose)
+
+
+def _in_postgres(
+    address: PostgresAddress, purpose: str, beside: PostgresDatabase | None = None
+) -> ThreadSaver:
     import_extra("langgraph.checkpoint.postgres", extra="postgres", purpose=purpose)
     from lorebind_bindings.workflow.threads.postgres_threads import PostgresThreads
 
-    return PostgresThreads(address)
+    return PostgresThreads(address, beside)
 
 
 def _config(key: str) -> RunnableConfig:
