@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import os
 import re
 from dataclasses import dataclass, replace
 from functools import partial
@@ -353,26 +354,29 @@ def unshared_storage(loaded: LoadedProject) -> Iterator[tuple[str, str]]:
     if shared is None:
         return
 
-    def why(file: str | None, what: str) -> str:
-        """Explain where something is: in a file that was there before, or where it is declared."""
-        how = "remove its declaration" if file is None else f"move {file} away, with what it holds"
+    def why(what: str, how: str, file: str = "") -> str:
+        if file and os.path.lexists(loaded.root / file):
+            where, how = f"{file} exists and stays in use, ", f"move it away, or declare {how}"
+        else:
+            where, how = "", f"declare {how}"
         return (
-            f"{'' if file is None else f'{file} exists and stays in use, '}on this machine only, "
-            f"although vector database {shared.id!r} has its catalog in PostgreSQL; other machines "
-            f"have their own {what}; to share them, {how}"
+            f"{where}on this machine only, although vector database {shared.id!r} has its catalog "
+            f"in PostgreSQL; other machines have their own {what}; to share them, {how}"
         )
 
     state = project.server.state
     if loaded.beside_state is None and (state is None or state.dsn is None):
-        file = STATE_FILE if state is None else None
-        yield "server state", why(file, "tokens, runs and knowledge bases")
+        how = "server: { state: { dsn: … } }"
+        file = STATE_FILE if state is None else ""
+        yield "server state", why("tokens, runs and knowledge bases", how, file)
     alone = [
         workflow
         for workflow in loaded.workflows.values()
         if loaded.beside_threads(workflow) is None
         and loaded.checkpointer(workflow).type != "postgres"
     ]
-    for file, is_declared in ((None, True), (THREADS_FILE, False)):
+    for file, is_declared in (("", True), (THREADS_FILE, False)):
         ids = [repr(w.id) for w in alone if loaded.declares_threads(w) == is_declared]
         if ids:
-            yield "threads", why(file, f"threads of {', '.join(ids)}")
+            how = "checkpointer: { type: postgres, dsn: … }"
+            yield "threads", why(f"threads of {', '.join(ids)}", how, file)

@@ -55,8 +55,8 @@ class ServerDeclaration(Declaration):
         None,
         description="The database for tokens, for knowledge bases that are created over the API, "
         "and for runs. Use PostgreSQL to share it between several servers. By default "
-        "it is beside a catalog in PostgreSQL; without one, or if it exists already, in the SQLite "
-        "file `.lorebind/server.db`.",
+        "it is beside the catalog of the default vector database if that is in PostgreSQL, else in "
+        "the SQLite file `.lorebind/server.db`, which stays in use if it exists.",
     )
     answer_seconds: float = Field(
         600,
@@ -195,9 +195,9 @@ class ProjectDeclaration(Declaration):
     )
     checkpointer: CheckpointerDeclaration = Field(
         default_factory=CheckpointerDeclaration,
-        description="The storage for the threads of workflows. By default they are beside a "
-        "catalog in PostgreSQL; without one, or if it exists already, in the SQLite file "
-        "`.lorebind/threads.db`.",
+        description="The storage for the threads of workflows. By default they are beside the "
+        "catalog of the default vector database if that is in PostgreSQL, else in the SQLite file "
+        "`.lorebind/threads.db`, which stays in use if it exists.",
     )
     wrappers: list[WrapperDeclaration] = Field(
         default_factory=list,

@@ -193,7 +193,7 @@ class LoadedProject:
     def beside_threads(self, workflow: WorkflowDeclaration) -> VectorDBDeclaration | None:
         """Return the vector database beside whose catalog a workflow's threads are by default.
 
-        None if they are elsewhere: where `checkpointer` says, or in a file.
+        None if they are where `checkpointer` says, or in a file.
         """
         return None if self.declares_threads(workflow) else self._instead_of(THREADS_FILE)
 
@@ -233,9 +233,10 @@ class LoadedProject:
         return digest(*(json.dumps(part, sort_keys=True) for part in parts))
 
     def _instead_of(self, file: str) -> VectorDBDeclaration | None:
-        """Return the vector database whose PostgreSQL is used instead of a file that is missing."""
+        """Return the default vector database if its PostgreSQL is used instead of this file."""
+        default = self.vector_db()
         is_there = os.path.lexists(self.root / file)
-        return None if is_there else self.project.shared_vector_db
+        return default if default.is_shared and not is_there else None
 
     # Every search looks up several declarations, so they are arranged only once.
 

@@ -82,7 +82,7 @@ def test_storage_that_other_machines_lack_is_a_warning(
 ) -> None:
     """`serve` and `doctor` name what is on one machine while the catalog is in PostgreSQL.
 
-    What was in a file before the catalog was there stays in use.
+    Files that were there before the catalog stay in use.
     """
     monkeypatch.setenv("PG_DSN", dsn)
     threads: dict[str, Any] = {"type": "postgres", "dsn": "{{ .env.PG_DSN }}"}
@@ -104,8 +104,8 @@ def test_storage_that_other_machines_lack_is_a_warning(
         ["server state", "threads"] if "file" in where else []
     )
     for warning in warnings:
-        how = "exists and stays in use" if where == "file" else "remove its declaration"
-        assert how in warning.detail
+        assert ("exists and stays in use" in warning.detail) == (where == "file")
+        assert ("move it away, or declare" in warning.detail) == (where == "file")
     with serving(folder) as server, server.client() as api:
         assert api.put("/knowledge-bases/tours", json=TOURS).status_code == 201
         assert server.process.stdout is not None
