@@ -109,6 +109,8 @@ class DocumentMethods:
     ) -> list[ReadableDocument]:
         """Return the documents that searches find, sorted by uri, with their metadata.
 
+        As before a search, the knowledge base is ingested first if that is due.
+
         Args:
             filters: the condition that a document must meet; None uses that of `retrieval`.
             limit: the maximum number of documents; None returns all.
@@ -117,6 +119,7 @@ class DocumentMethods:
         Raises:
             UsageError: the filter is invalid, or a limit below 1.
         """
+        await self.handle.start()
         return await self.handle.read(
             list_readable, where=self._where(filters), limit=limit, after=after
         )
@@ -133,7 +136,8 @@ class DocumentMethods:
         """Return the lines that contain a text, or match a regular expression, ordered by document.
 
         Upper and lower case are equal. A regular expression has RE2's syntax, so that it takes
-        linear time. Both match within a line of a chunk.
+        linear time. Both match within a line of a chunk. As before a search, the knowledge base is
+        ingested first if that is due.
 
         Args:
             pattern: the text or the expression, of at most 1000 characters.
@@ -146,6 +150,7 @@ class DocumentMethods:
             UsageError: the pattern or the filter is invalid, or a limit below 1.
             NotFoundError: no such document.
         """
+        await self.handle.start()
         return await self.handle.read(
             find_lines,
             pattern,
@@ -165,7 +170,8 @@ class DocumentMethods:
     ) -> DocumentLines:
         """Return the lines of a document from the index alone; its source is not read.
 
-        Lines that no chunk holds are `gaps` of the result, and its `text` marks them.
+        Lines that no chunk holds are `gaps` of the result, and its `text` marks them. As before a
+        search, the knowledge base is ingested first if that is due.
 
         Args:
             document: the id or the uri of the document.
@@ -177,6 +183,7 @@ class DocumentMethods:
             NotFoundError: no such document, or none of its passages passes the filter.
             UsageError: the document has no such lines, or the filter is invalid.
         """
+        await self.handle.start()
         return await self.handle.read(
             read_lines, document, first_line, last_line, where=self._where(filters)
         )

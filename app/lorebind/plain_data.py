@@ -54,8 +54,8 @@ def from_data(kind: Any, data: Any) -> Any:
         return _of_fields(kind, data)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return kind.model_validate_json(json.dumps(data))
-    if origin in (list, tuple):
-        return origin(from_data(arguments[0], item) for item in data)
+    if origin in (list, tuple, collections.abc.Sequence):
+        return (tuple if origin is tuple else list)(from_data(arguments[0], item) for item in data)
     if origin in (dict, Mapping):
         return {key: from_data(arguments[1], item) for key, item in data.items()}
     return data

@@ -27,7 +27,10 @@ from lorebind import (
     existing,
     tenant,
 )
+from lorebind.plain_data import as_data, from_data
 from lorebind_bindings import event_schema
+from lorebind_knowledge.documents.finding import FindResult
+from lorebind_knowledge.documents.reading import DocumentLines
 from lorebind_prompts import EstimateCounter, parse
 from tests.bindings.helpers import PARTS, Agentic, write
 
@@ -72,6 +75,7 @@ def test_fetched_lines_are_those_of_the_file(notes: Project) -> None:
     assert [number for number, _ in lines.lines] == list(range(4, len(written) + 1))
     assert all(text.strip() == written[number - 1].strip() for number, text in lines.lines)
     assert lines.text.startswith("(lines 1-3 are not in the index)\n# Notes\n\n## Part 0\n")
+    assert from_data(DocumentLines, as_data(lines)) == lines
     assert lines.document.metadata["author"] == "Ann"
     assert lines.document.lines == len(written)
 
@@ -102,6 +106,7 @@ def test_what_is_found(notes: Project, pattern: str, regex: bool, numbers: list[
     """Words are found as they stand, in any case of letters; expressions match within a line."""
     found = notes.knowledge_base("notes").find(pattern, regex=regex)
     assert [number for passage in found.passages for number, _ in passage.lines] == numbers
+    assert from_data(FindResult, as_data(found)) == found
     assert not found.cut
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorebind.cli import documents
+from lorebind.cli import documents, reading
 from lorebind.cli.bindings import print_binding
 from lorebind.cli.indexes import Indexes
 from lorebind.cli.ingesting import (
@@ -53,6 +53,8 @@ app = command_group("List, exchange, ingest and query knowledge bases.")
 for command in (
     documents.documents,
     documents.chunks,
+    reading.find,
+    reading.fetch,
     documents.add,
     documents.delete,
     documents.runs,

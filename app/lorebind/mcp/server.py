@@ -131,7 +131,6 @@ def make_server(project: Project, of_caller: OfCaller, log_failure: LogFailure) 
 async def _read(knowledge: Knowledge, uri: str) -> tuple[str, str]:
     kb, document = knowledge.located(uri)
     if document:
-        await kb.handle.start()
         return (await kb.afetch(document)).text, "text/plain"
     listed = await ListDocuments(knowledge_base=kb.id).call(knowledge)
     return json.dumps(listed, ensure_ascii=False, default=str), "application/json"

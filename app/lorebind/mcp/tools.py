@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lorebind.plain_data import as_data
 from lorebind_bindings import BindingScope
 from lorebind_config.errors import NotFoundError, UsageError, did_you_mean
 from lorebind_prompts import EstimateCounter
@@ -132,7 +133,6 @@ class Fetch(Arguments):
 
     async def call(self, knowledge: Knowledge) -> Data:
         kb, uri = knowledge.located(self.id)
-        await kb.handle.start()
         lines = await kb.afetch(uri, first_line=self.first_line, last_line=self.last_line)
         document = lines.document
         metadata = {**document.metadata, "lines": document.lines, "first_line": lines.first_line}
@@ -159,7 +159,6 @@ class ListDocuments(Arguments):
 
     async def call(self, knowledge: Knowledge) -> Data:
         kb = knowledge.knowledge_base(self.knowledge_base)
-        await kb.handle.start()
         documents = await kb.areadable_documents(limit=_PAGE + 1, after=self.after or None)
         entries = [_described(document) for document in documents[:_PAGE]]
         data = _within(knowledge.budget([kb]), {}, entries, "", key="documents")
@@ -194,14 +193,12 @@ class Find(Arguments):
             kbs = [kb for kb in every if not kb.handle.is_existing]
         entries, cuts = list[Data](), list[str]()
         for kb in kbs:
-            await kb.handle.start()
             result = await kb.afind(
                 self.pattern, regex=self.regex, document=document, limit=_PASSAGES
             )
             cuts += [result.cut] if result.cut else []
             entries += [
-                _entry(passage.metadata)
-                | {"lines": [{"line": line, "text": text} for line, text in passage.lines]}
+                _entry(passage.metadata) | {"lines": as_data(passage.lines)}
                 for passage in result.passages
             ]
         more = "write a longer pattern, or set id or knowledge_base"

@@ -15,6 +15,7 @@ from lorebind_config.errors import IngestRunningError, NotFoundError, Suggestion
 from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, Namespace, document_id
 from lorebind_knowledge.catalog.runs import RunInfo
 from lorebind_knowledge.documents.changing import read_documents
+from lorebind_knowledge.documents.finding import FindResult
 from lorebind_knowledge.documents.listing import (
     HINTS,
     ChunkInfo,
@@ -23,6 +24,7 @@ from lorebind_knowledge.documents.listing import (
     check_state,
     no_document,
 )
+from lorebind_knowledge.documents.reading import DocumentLines
 from lorebind_knowledge.events import Event, Events, Extension
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 from lorebind_knowledge.records import MatchingTerms, QueryResult
@@ -107,6 +109,18 @@ class RemoteKnowledgeBase:
     def chunks(self, document: str) -> list[ChunkInfo]:
         path = f"{self._path}/documents/{self._id(document)}/chunks"
         return read(list[ChunkInfo], self._server.all(path, workflow=self.workflow))
+
+    def find(
+        self, pattern: str, *, regex: bool = False, document: str | None = None, limit: int = 100
+    ) -> FindResult:
+        settings = {"regex": regex, "document": document, "limit": limit}
+        return read(FindResult, self._get("/find", pattern=pattern, **settings))
+
+    def fetch(
+        self, document: str, *, first_line: int = 1, last_line: int | None = None
+    ) -> DocumentLines:
+        lines = {"first_line": first_line, "last_line": last_line}
+        return read(DocumentLines, self._get("/fetch", document=document, **lines))
 
     def runs(self, *, limit: int | None = None) -> list[RunInfo]:
         """Return the runs that were requested from the server."""

@@ -65,6 +65,63 @@ class Chunk(BaseModel):
     metadata: dict[str, Any]
 
 
+class Line(BaseModel):
+    """A line of a document."""
+
+    line: int
+    """Its number, from 1."""
+    text: str
+
+
+class FoundPassage(BaseModel):
+    """A chunk with lines that match."""
+
+    id: str
+    uri: str
+    metadata: dict[str, Any]
+    lines: list[Line]
+
+
+class FoundLines(BaseModel):
+    """The lines that match a pattern, ordered by document and line."""
+
+    passages: list[FoundPassage]
+    cut: str
+    """Why there may be more; empty if this is everything."""
+
+
+class ReadableDocument(BaseModel):
+    """A document that searches find."""
+
+    id: str
+    uri: str
+    title: str
+    metadata: dict[str, Any]
+    """The metadata that all its chunks have."""
+    lines: int
+    """The number of its last line that the index has."""
+
+
+class Gap(BaseModel):
+    """Lines that no chunk holds."""
+
+    first_line: int
+    last_line: int
+
+
+class DocumentText(BaseModel):
+    """Lines of a document, read from the index."""
+
+    document: ReadableDocument
+    text: str
+    """The lines; each gap is one line in brackets."""
+    first_line: int
+    last_line: int
+    gaps: list[Gap]
+    chunk_ids: list[str]
+    """The ids of the chunks that hold these lines."""
+
+
 class Match(BaseModel):
     """A passage, see `DocumentMatch`."""
 

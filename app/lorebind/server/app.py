@@ -21,6 +21,7 @@ from lorebind.server.routes import (
     knowledge_bases,
     overview,
     queries,
+    reading,
     resources,
     runs,
     workflows,
@@ -94,7 +95,16 @@ def make_app(
     app.state.server = server
     answer_failures(app)
     api = APIRouter(prefix=PREFIX)
-    for routes in (knowledge_bases, runs, documents, queries, answers, resources, workflows):
+    for routes in (
+        knowledge_bases,
+        runs,
+        documents,
+        reading,
+        queries,
+        answers,
+        resources,
+        workflows,
+    ):
         api.include_router(routes.router)
     api.include_router(resources.bindings)
     app.include_router(api)

@@ -11,7 +11,7 @@ from lorebind_config.errors import UsageError
 from lorebind_config.filters import compile_filter
 from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.documents.listing import check_limit
-from lorebind_knowledge.documents.reading import ingested, unreadable
+from lorebind_knowledge.documents.reading import Line, ingested, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,8 +34,8 @@ class FoundPassage:
     uri: str
     metadata: Mapping[str, Any]
     """The metadata of the chunk, as in a `DocumentMatch`."""
-    lines: Sequence[tuple[int, str]]
-    """The lines that match, each with its number."""
+    lines: Sequence[Line]
+    """The lines that match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,9 @@ def find_lines(
     """
     check_limit(limit)
     matches, passes = _matcher(pattern, regex=regex), compile_filter(where)
-    contains = pattern if not regex and document is None and pattern.isascii() else ""
+    # PostgreSQL refuses NUL, which no stored text has.
+    is_plain = pattern.isascii() and "\0" not in pattern
+    contains = pattern if is_plain and not regex and document is None else ""
     passages: list[FoundPassage] = []
     seen: set[tuple[str, int]] = set()  # chunks overlap
     is_readable = document is None
@@ -92,9 +94,9 @@ def find_lines(
             is_readable = is_readable or passes(chunk.metadata)
             first = chunk.metadata["line_start"]
             lines = [
-                (number, line)
-                for number, line in enumerate(chunk.text.split("\n"), first)
-                if (chunk.uri, number) not in seen and matches(line)
+                Line(number, text)
+                for number, text in enumerate(chunk.text.split("\n"), first)
+                if (chunk.uri, number) not in seen and matches(text)
             ]
             if lines and passes(chunk.metadata):
                 if len(passages) == limit:

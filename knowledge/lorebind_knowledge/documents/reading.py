@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from lorebind_config.errors import NotFoundError, NotIngestedError, UsageError
 from lorebind_config.filters import compile_filter
@@ -32,6 +32,21 @@ _LONGEST_SPACE = 4
 """Chunks begin and end at words. More characters between two of one line are text."""
 
 
+class Line(NamedTuple):
+    """A line of a document."""
+
+    line: int
+    """Its number, from 1."""
+    text: str
+
+    def as_data(self) -> dict[str, Any]:
+        return self._asdict()
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        return cls(data["line"], data["text"])
+
+
 @dataclass(frozen=True, slots=True)
 class ReadableDocument:
     """A document that searches find, with what its chunks have in common."""
@@ -50,8 +65,8 @@ class DocumentLines:
     """Lines of a document, read from the index."""
 
     document: ReadableDocument
-    lines: Sequence[tuple[int, str]]
-    """Each line that a chunk holds, with its number from 1. Blank lines between chunks, too."""
+    lines: Sequence[Line]
+    """Each line that a chunk holds, and blank lines between chunks."""
     first_line: int
     last_line: int
     chunk_ids: Sequence[str]
@@ -80,6 +95,30 @@ class DocumentLines:
     def text(self) -> str:
         """The lines as one text; each gap is a line in brackets."""
         return "\n".join(text for _, text in self.texts())
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data. It has the `text` and its `gaps` instead of each line."""
+        return {
+            "document": asdict(self.document),
+            "text": self.text,
+            "first_line": self.first_line,
+            "last_line": self.last_line,
+            "gaps": [{"first_line": first, "last_line": last} for first, last in self.gaps],
+            "chunk_ids": list(self.chunk_ids),
+        }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """Return the lines that `as_data` has returned as plain data."""
+        first, last = data["first_line"], data["last_line"]
+        ends = {gap["first_line"]: gap["last_line"] for gap in data["gaps"]}
+        lines, number = list[Line](), first
+        for text in data["text"].split("\n"):
+            if number not in ends:
+                lines.append(Line(number, text))
+            number = ends.get(number, number) + 1
+        document = ReadableDocument(**data["document"])
+        return cls(document, lines, first, last, data["chunk_ids"])
 
 
 def _gap(first: int, last: int) -> str:
@@ -163,7 +202,7 @@ def read_lines(
             f"{readable.uri!r} has lines 1-{readable.lines}, but lines "
             f"{first_line}-{last_line or 'end'} were requested"
         )
-    lines = [(number, text) for number, text in _lines(chunks) if first_line <= number <= last]
+    lines = [line for line in _lines(chunks) if first_line <= line.line <= last]
     ids = [
         chunk.id
         for chunk in chunks
@@ -201,7 +240,7 @@ def _readable(uri: str, metadata: Sequence[Mapping[str, Any]]) -> ReadableDocume
     return ReadableDocument(document_id(uri), uri, str(first.get("title", "")), common, lines)
 
 
-def _lines(chunks: Iterable[StoredChunk]) -> Iterator[tuple[int, str]]:
+def _lines(chunks: Iterable[StoredChunk]) -> Iterator[Line]:
     """Yield each line that the chunks of a document hold, with its number, without overlaps."""
     number, text, end = 1, "", 0
     is_held = False
@@ -215,19 +254,19 @@ def _lines(chunks: Iterable[StoredChunk]) -> Iterator[tuple[int, str]]:
             text += _between(start - end) if text else ""
         else:
             if is_held:
-                yield number, text
+                yield Line(number, text)
             blank = range(number + is_held, first)
             if start - end == first - number:  # only line ends are between them
-                yield from ((line, "") for line in blank)
+                yield from (Line(number, "") for number in blank)
             text = ""
         *whole, rest = chunk.text[overlap:].split("\n")
         for part in whole:
-            yield first, text + part
+            yield Line(first, text + part)
             first, text = first + 1, ""
         number, text, is_held = first, text + rest, True
         end = max(end, start + len(chunk.text))
     if is_held:
-        yield number, text
+        yield Line(number, text)
 
 
 def _between(characters: int) -> str:

@@ -87,6 +87,50 @@ def test_matching_terms(tmp_path: Path) -> None:
     assert not several["terms"][of_office]["laptop"]["related"]
 
 
+def test_exact_words_and_lines(api: httpx.Client) -> None:
+    """`find` returns lines with their numbers, and `fetch` those of a document."""
+    here = "/knowledge-bases/handbook"
+    answer = api.get(f"{here}/find", params={"pattern": "TAKES [a-z]+", "regex": True})
+    (passage,) = answer.json()["passages"]
+    assert passage["lines"] == [{"line": 1, "text": "Shipping takes five working days."}]
+    assert passage["metadata"]["uri"] == passage["uri"]
+    tag = {"If-None-Match": answer.headers["etag"]}
+    again = api.get(f"{here}/find", params={"pattern": "TAKES [a-z]+", "regex": True}, headers=tag)
+    assert again.status_code == 304
+    read = api.get(f"{here}/fetch", params={"document": passage["uri"]}).json()
+    assert read["text"] == "Shipping takes five working days."
+    assert (read["first_line"], read["last_line"], read["gaps"]) == (1, 1, [])
+    assert read["chunk_ids"] == [passage["id"]]
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "expected"),
+    [
+        ("find", {}, (422, "invalid_request")),
+        ("find", {"pattern": " "}, (422, "invalid_request")),
+        ("find", {"pattern": "(a", "regex": "true"}, (422, "invalid_request")),
+        ("find", {"pattern": "x\0"}, None),
+        ("find", {"pattern": "x", "document": "a\0"}, (404, "not_found")),
+        ("fetch", {}, (422, "invalid_request")),
+        ("fetch", {"document": "a\0"}, (404, "not_found")),
+        ("fetch", {"document": "inline:returns", "first_line": 0}, (422, "invalid_request")),
+        ("fetch", {"document": "inline:returns", "first_line": 2}, (422, "invalid_request")),
+    ],
+)
+def test_a_wrong_reading(
+    api: httpx.Client,
+    path: str,
+    parameters: dict[str, Any],
+    expected: tuple[int, str] | None,
+) -> None:
+    """Mistakes are named; a pattern that no text can contain is no mistake."""
+    answer = api.get(f"/knowledge-bases/handbook/{path}", params=parameters)
+    if expected is None:
+        assert answer.json() == {"passages": [], "cut": ""}
+    else:
+        assert problem(answer) == expected
+
+
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [

@@ -70,7 +70,8 @@ def test_every_route_with_what_another_has(two: Two, ids: dict[str, str]) -> Non
             continue
         where = re.sub(r"\{(\w+)\}", lambda name: ids[name[1]], path)
         body = BODIES.get(path.rpartition("/")[2]) if method == "POST" else None
-        refused = two.bob.request(method, where, json=body)
+        words = {"pattern": "x", "document": ids["doc_id"]}
+        refused = two.bob.request(method, where, json=body, params=words)
         assert problem(refused) == (404, "not_found"), (method, path)
         assert SECRET not in refused.text
         assert "zebras" not in refused.text.replace(where, "").replace("'zebras'", "")
@@ -98,6 +99,10 @@ def test_a_run_or_document_of_another_in_a_knowledge_base_of_all(
     assert set(two.bob.get(f"{here}/stats").json()["documents"].values()) == {0}
     answer = two.bob.post(f"{here}/query", json={"query": SECRET})
     assert problem(answer) == (409, "not_ingested")
+    words = {"pattern": SECRET, "document": document}
+    for name in ("find", "fetch"):
+        assert problem(two.bob.get(f"{here}/{name}", params=words)) == (409, "not_ingested")
+        assert SECRET in two.ann.get(f"{here}/{name}", params=words).text
     assert two.ann.post(f"{here}/query", json={"query": SECRET}).json()["matches"]
 
 

@@ -26,6 +26,7 @@ from lorebind.server.new_documents import (
 )
 from lorebind.server.paging import Cursor, Paging
 from lorebind.server.problems import ProblemError
+from lorebind.server.routes.reading import storable_name
 from lorebind.server.server import (
     FilledByUs,
     SeenKnowledgeBase,
@@ -150,9 +151,7 @@ async def list_chunks(
 
 
 async def _find(kb: KnowledgeBase, doc_id: str) -> DocumentInfo:
-    if "\0" in doc_id:
-        raise NotFoundError(f"knowledge base {kb.id!r} has no document {doc_id!r}")
-    return await kb.adocument(doc_id)
+    return await kb.adocument(storable_name(kb, doc_id))
 
 
 async def _add_one(request: Request, server: Server, kb: KnowledgeBase, document: Any) -> Response:

@@ -1,0 +1,71 @@
+"""`…/find` and `…/fetch`: exact words, and the lines of documents, from the index."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+
+from lorebind.knowledge_base import KnowledgeBase
+from lorebind.plain_data import as_data
+from lorebind.server.answers import DocumentText, FoundLines
+from lorebind.server.etags import conditional
+from lorebind.server.server import SeenKnowledgeBase
+from lorebind_config.errors import NotFoundError
+
+router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["documents"])
+
+Pattern = Annotated[
+    str,
+    Query(description="The text, or the regular expression, of 1 to 1000 characters."),
+]
+IsRegex = Annotated[
+    bool, Query(description="Whether the pattern is a regular expression, with RE2's syntax.")
+]
+Limit = Annotated[int, Query(ge=1, le=1000, description="The maximum number of passages.")]
+FirstLine = Annotated[int, Query(ge=1, description="The first line to return.")]
+LastLine = Annotated[
+    int | None, Query(ge=1, description="The last line to return; by default the end.")
+]
+
+
+@router.get("/find", response_model=FoundLines)
+async def find(
+    request: Request,
+    kb: SeenKnowledgeBase,
+    pattern: Pattern,
+    regex: IsRegex = False,
+    document: Annotated[
+        str | None, Query(description="The id or the uri of the only document to search.")
+    ] = None,
+    limit: Limit = 100,
+) -> Any:
+    """Return the lines that contain a text, or match a regular expression, in any case of letters.
+
+    They are compared with single lines of the index.
+    """
+    if document is not None:
+        storable_name(kb, document)
+    result = await kb.afind(pattern, regex=regex, document=document, limit=limit)
+    return conditional(request, as_data(result))
+
+
+@router.get("/fetch", response_model=DocumentText)
+async def fetch(
+    request: Request,
+    kb: SeenKnowledgeBase,
+    document: Annotated[str, Query(description="The id or the uri of the document.")],
+    first_line: FirstLine = 1,
+    last_line: LastLine = None,
+) -> Any:
+    """Return the text of a document, or of some of its lines, as the index has it."""
+    name = storable_name(kb, document)
+    lines = await kb.afetch(name, first_line=first_line, last_line=last_line)
+    return conditional(request, as_data(lines))
+
+
+def storable_name(kb: KnowledgeBase, document: str) -> str:
+    """Return the name of a document; raise `NotFoundError` for one that no database can store."""
+    if "\0" in document:
+        raise NotFoundError(f"knowledge base {kb.id!r} has no document {document!r}")
+    return document
