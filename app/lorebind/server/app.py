@@ -19,6 +19,7 @@ from lorebind.server.routes import (
     chat_completions,
     documents,
     knowledge_bases,
+    metadata,
     overview,
     queries,
     reading,
@@ -112,11 +113,13 @@ def make_app(
     app.include_router(overview.health)
     app.include_router(overview.router)
     app.router.routes.append(Route(PATH, server.mcp))
+    public = metadata.metadata_routes(server.jwts) if server.jwts else []
+    app.router.routes.extend(public)
     limit = declared.rate_limit
     return RequestGuard(
         app,
         hosts=Hosts([*declared.hosts, *hosts]),
-        callers=Callers(server.tokens, open_without_tokens=open_without_tokens),
+        callers=Callers(server.tokens, server.jwts, open_without_tokens=open_without_tokens),
         rates=None if limit is None else Rates(limit),
         is_draining=lambda: server.is_draining,
         seconds=seconds,
@@ -124,4 +127,5 @@ def make_app(
             (f"{PREFIX}{answers.PATH}", chat_completions.COMPLETIONS), declared.answer_seconds
         ),
         log_failure=server.log_failure,
+        public=[route.path for route in public],
     )

@@ -83,7 +83,7 @@ async def _serve(
             else:
                 sockets = [stack.enter_context(listening_at(uds))]
             is_local = is_loopback(sockets)
-            if not is_local and not await call(server.tokens.all):
+            if not is_local and server.jwts is None and not await call(server.tokens.all):
                 raise UsageError(
                     f"other machines could call the server at {host}, and there are no tokens; "
                     "create one with: lorebind token create NAME --rights read"

@@ -18,6 +18,7 @@ from lorebind.mcp.http import McpEndpoint
 from lorebind.server.failure_log import FailureLog
 from lorebind.server.ingests import Ingests
 from lorebind.server.middleware.callers import Caller
+from lorebind.server.middleware.jwts import Jwts
 from lorebind.server.problems import ProblemError
 from lorebind.server.readiness import Readiness
 from lorebind.server.request_tasks import Changes, Connected
@@ -52,6 +53,9 @@ class Server:
         """The project as its files declare it."""
         self.database = open_state(config)
         self.tokens = Tokens(self.database)
+        declared = config.project.server.authorization
+        self.jwts = None if declared is None else Jwts(declared, config.environment)
+        """Checks the tokens of the declared authorization server, if there is one."""
         self.stored = StoredKnowledgeBases(self.database, project.name)
         self.log_failure = FailureLog(config)
         self.prometheus = _prometheus_of(project)

@@ -106,6 +106,7 @@ def dangling(
     yield from _knowledge_bases(project.knowledge_bases, ids)
     yield from _bindings(project.knowledge, project.title, ids)
     yield from _narrowed(project.mcp, ids)
+    yield from _names_tenants(project)
     for agent in agents:
         yield from _agent(agent, ids)
     for workflow in workflows:
@@ -118,6 +119,13 @@ def _narrowed(mcp: McpDeclaration, ids: _Known) -> Iterator[Problem]:
             message = f"mcp names the unknown knowledge base {kb_id!r}"
             hint = did_you_mean(kb_id, ids.knowledge_bases)
             yield mcp.problem(("knowledge_bases", at), message, hint)
+
+
+def _names_tenants(project: ProjectDeclaration) -> Iterator[Problem]:
+    declared = project.server.authorization
+    if declared is not None and declared.tenant_claim is None and project.tenancy == "required":
+        message = "the project requires tenants, but its authorization has no tenant_claim"
+        yield declared.problem((), message, "write the claim that names the tenant of a caller")
 
 
 def _workflow(workflow: WorkflowDeclaration, outside: _Known) -> Iterator[Problem]:

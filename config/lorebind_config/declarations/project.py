@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 from pydantic import Field
 
 from lorebind_config.declarations.agents import AgentDeclaration
+from lorebind_config.declarations.authorization import AuthorizationDeclaration
 from lorebind_config.declarations.base import Declaration, Deferred, Id
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.declarations.embedders import (
@@ -73,6 +74,11 @@ class ServerDeclaration(Declaration):
         default_factory=list,
         description="Host names that clients may use for the server, in addition to `localhost` "
         "and the value of `--host`. Add the public name of the server here. `*` allows any name.",
+    )
+    authorization: AuthorizationDeclaration | None = Field(
+        None,
+        description="An authorization server whose tokens are accepted besides those of "
+        "`lorebind token create`. Without any token, the server then answers nobody.",
     )
 
 

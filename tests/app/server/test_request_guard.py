@@ -529,7 +529,7 @@ async def test_a_flood_of_wrong_tokens_costs_nothing() -> None:
     for token in wrong[:12]:
         assert await with_token(token) == 401
     assert tokens.reads <= 1 + (time.monotonic() - began) / 0.1
-    assert list(callers._by_id) == [text.split("_")[1]]
+    assert list(callers._by_id.value or ()) == [text.split("_")[1]]
 
 
 async def test_callers_wait_for_an_outage_together(here: Served, tmp_path: Path) -> None:

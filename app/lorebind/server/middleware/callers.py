@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lorebind.server.failure_log import OutageLog
-from lorebind.server.problems import RETRY_SECONDS, ProblemError
-from lorebind.server.state.tokens import LONGEST_NAME, find_token
-from lorebind_config.errors import LorebindError
+from lorebind.server.middleware.jwts import is_jwt
+from lorebind.server.middleware.shared_read import SharedRead
+from lorebind.server.problems import OPENAI, ProblemError
+from lorebind.server.state.tokens import LONGEST_NAME, find_token, is_name
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.resilience.limits import RateLimiter
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
 
+    from lorebind.server.middleware.jwts import Jwts
     from lorebind.server.state.tokens import Rights, Token, Tokens
     from lorebind_config.declarations.project import RateLimitDeclaration
 
 _CACHE_SECONDS = 0.5
 """Seconds until known tokens are read again, after which a revoked one is refused."""
-_APART_SECONDS = 0.1
-"""The shortest time between two reads of the tokens."""
-_LONGEST_SECONDS = 10.0
-"""Seconds after which a read of the tokens counts as failed, as the database may hang."""
 _LONGEST_WAIT = 10**9
 """Maximum seconds in headers: numbers may have 15 digits, and a rate may be arbitrarily low."""
 
@@ -62,26 +59,27 @@ class Callers:
     adds little load to the database and uses no memory.
     """
 
-    def __init__(self, tokens: Tokens, *, open_without_tokens: bool = True) -> None:
+    def __init__(
+        self, tokens: Tokens, jwts: Jwts | None = None, *, open_without_tokens: bool = True
+    ) -> None:
         """
         Args:
             tokens: the tokens of the server.
+            jwts: checks the tokens of an authorization server, if one is declared.
             open_without_tokens: whether all callers have all rights while there is no token.
         """
-        self._tokens = tokens
-        self._open = open_without_tokens
-        self._by_id: dict[str, Token] = {}
-        self._read_at = self._tried_at = self._began_at = -math.inf
-        self._reading: asyncio.Task[bool] | None = None
-        self._outages = OutageLog("the tokens cannot be read", "the tokens can be read again")
+        self._tokens, self._jwts = tokens, jwts
+        self._open = open_without_tokens and jwts is None
+        outages = OutageLog("the tokens cannot be read", "the tokens can be read again")
+        self._by_id = SharedRead("its tokens", self._read, outages)
 
-    async def of(self, headers: Headers, *, must_send_a_key: bool = False) -> Caller:
+    async def of(self, headers: Headers, path: str) -> Caller:
         """Return the caller of a request.
 
         Args:
             headers: the headers of the request.
-            must_send_a_key: whether clients send a key even if there is no token, as OpenAI's do;
-                the server then ignores it.
+            path: its path. OpenAI's clients send a key even if there is no token; the server then
+                ignores it.
 
         Raises:
             ProblemError: the token is missing or not valid, the tenant is not one of the token's,
@@ -89,16 +87,21 @@ class Callers:
         """
         tenant = _tenant(headers)
         credentials = headers.getlist("authorization")
-        text, now = _bearer(credentials), time.monotonic()
-        await self._read_since(now - _CACHE_SECONDS)
-        if self._open and (must_send_a_key or not credentials):
-            return Caller(tenant, None)
-        token = find_token(text, self._by_id)
-        if token is None and text:  # it may have been created just now
-            await self._read_since(now)
-            token = find_token(text, self._by_id)
+        text = _bearer(credentials)
+        if self._jwts is not None and is_jwt(text):
+            try:
+                token: Token | None = await self._jwts.token(text)
+            except ProblemError as problem:
+                raise self._with_challenge(problem, headers, path) from None
+        else:
+            now = time.monotonic()
+            token = find_token(text, await self._by_id.since(now - _CACHE_SECONDS))
+            if self._open and (path.startswith(OPENAI) or not credentials):
+                return Caller(tenant, None)
+            if token is None and text:  # it may have been created just now
+                token = find_token(text, await self._by_id.since(now))
         if token is None:
-            raise _unauthenticated(credentials)
+            raise self._with_challenge(self._unauthenticated(), headers, path)
         if tenant is None and len(token.tenants) > 1:
             detail = "this token is for several tenants; name one in X-Tenant-ID"
             raise ProblemError("tenant_required", detail)
@@ -106,44 +109,31 @@ class Callers:
             raise ProblemError("tenant_forbidden", "this token is not for that tenant")
         return Caller(tenant or token.tenants[0], token)
 
-    async def _read_since(self, moment: float) -> None:
-        """Read the tokens, unless a read has begun at this moment or later.
-
-        Raises:
-            ProblemError: they cannot be read.
-        """
-        while self._read_at < moment:
-            # One read serves all concurrent requests, and no caller cancels it.
-            if self._reading is None or self._reading.done():
-                self._began_at = time.monotonic()
-                self._reading = asyncio.create_task(self._read())
-            reading, left = self._reading, self._began_at + _LONGEST_SECONDS - time.monotonic()
-            await asyncio.wait({reading}, timeout=max(left, 0))
-            if not reading.done():
-                self._outages.failed(f"no answer within {_LONGEST_SECONDS:g} s")
-            if not (reading.done() and reading.result()):
-                # The error names the location of the database, which callers must not see.
-                detail = "the server cannot read its tokens now; try again later"
-                again = {"Retry-After": str(RETRY_SECONDS)}
-                raise ProblemError("store_unavailable", detail, headers=again)
-
-    async def _read(self) -> bool:
-        """Read the tokens, and return whether that was possible; if not, it is logged."""
-        await asyncio.sleep(self._tried_at + _APART_SECONDS - time.monotonic())
-        # Taken before the read, which may miss a token that is created meanwhile.
-        self._tried_at = now = time.monotonic()
-        try:
-            tokens = await call(self._tokens.all)
-        except LorebindError as error:
-            self._outages.failed(error)
-            return False
-        self._outages.worked()
-        self._by_id = {token.id: token for token in tokens}
-        self._read_at = now
-        if self._by_id:
+    async def _read(self) -> dict[str, Token]:
+        tokens = await call(self._tokens.all)
+        if tokens:
             # Permanent: revoking the last token must not open the server to everyone.
             self._open = False
-        return True
+        return {token.id: token for token in tokens}
+
+    def _unauthenticated(self) -> ProblemError:
+        how = "`lorebind token create` creates one"
+        if self._jwts is not None:
+            how = f"get one from {self._jwts.issuer}, or {how}"
+        detail = f"send a valid token as Authorization: Bearer …; {how}"
+        return ProblemError("unauthenticated", detail)
+
+    def _with_challenge(self, problem: ProblemError, headers: Headers, path: str) -> ProblemError:
+        """Add the header that tells programs how to log in."""
+        if problem.code != "unauthenticated":
+            return problem
+        challenge = 'Bearer realm="lorebind"'
+        if headers.getlist("authorization"):
+            # RFC 6750: without credentials in the request, the answer has no error code.
+            challenge += ', error="invalid_token"'
+        if self._jwts is not None:
+            challenge += f', resource_metadata="{self._jwts.url_of_metadata(headers, path)}"'
+        return replace(problem, headers={"WWW-Authenticate": challenge})
 
 
 class Rates:
@@ -191,7 +181,7 @@ def _tenant(headers: Headers) -> str | None:
         name = names[0].encode("latin-1").decode()  # ASGI headers are decoded as Latin-1
     except UnicodeError:
         name = ""
-    if len(names) > 1 or not name or not name.isprintable() or len(name) > LONGEST_NAME:
+    if len(names) > 1 or not is_name(name):
         detail = f"X-Tenant-ID must be one name of at most {LONGEST_NAME} characters, as UTF-8"
         raise ProblemError("invalid_header", detail)
     return name
@@ -201,13 +191,3 @@ def _bearer(credentials: list[str]) -> str:
     """Return the token of a request; empty if it has none."""
     scheme, _, text = credentials[0].partition(" ") if len(credentials) == 1 else ("", "", "")
     return text.strip() if scheme.lower() == "bearer" else ""
-
-
-def _unauthenticated(credentials: list[str]) -> ProblemError:
-    # RFC 6750: without credentials in the request, the answer has no error code.
-    wrong = ', error="invalid_token"' if credentials else ""
-    return ProblemError(
-        "unauthenticated",
-        "send a valid token as Authorization: Bearer …; `lorebind token create` creates one",
-        headers={"WWW-Authenticate": f'Bearer realm="lorebind"{wrong}'},
-    )

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from lorebind.server.bodies import MOST_VALUES, has_too_many_values
-from lorebind.server.problems import OPENAI, RETRY_SECONDS, ProblemError, problem_of
+from lorebind.server.problems import RETRY_SECONDS, ProblemError, problem_of
 from lorebind_config.checks.template_checks import texts
 from lorebind_config.namespace import tenant
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 8 * 1024 * 1024
 REQUEST_SECONDS = 30.0
 OPEN = frozenset({"/", "/docs", "/healthz", "/readyz"})
-"""The paths that need no token."""
+"""The paths that need no token, under any name of the server."""
 _NONE_LONGER: Mapping[str, float] = {}
 LATE = "late"
 """The key in a request's state where a route stores the problem to send if the answer does not
@@ -57,6 +57,7 @@ class RequestGuard:
         log_failure: Callable[[str, BaseException, Iterable[str]], None],
         seconds: float = REQUEST_SECONDS,
         longer: Mapping[str, float] = _NONE_LONGER,
+        public: Collection[str] = (),
     ) -> None:
         """
         Args:
@@ -68,12 +69,14 @@ class RequestGuard:
             log_failure: logs unexpected errors, without the texts that the caller has sent.
             seconds: the time limit for an answer to begin.
             longer: other time limits, by path.
+            public: further paths that need no token.
         """
         self._app = app
         self._hosts, self._callers, self._rates = hosts, callers, rates
         self._is_draining = is_draining
         self._log_failure = log_failure
         self._seconds, self._longer = seconds, longer
+        self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -125,8 +128,10 @@ class RequestGuard:
             return
         headers = Headers(scope=scope)
         self._hosts.check(headers)
-        is_openai = scope["path"].startswith(OPENAI)
-        caller = await self._callers.of(headers, must_send_a_key=is_openai)
+        if scope["path"] in self._public:
+            await self._app(scope, state.receive, state.send)
+            return
+        caller = await self._callers.of(headers, scope["path"])
         state.caller = caller.name
         scope.setdefault("state", {})["caller"] = caller
         if self._rates is not None:

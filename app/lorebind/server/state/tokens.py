@@ -79,7 +79,7 @@ class Tokens:
             UsageError: the name is taken, or an argument is not valid.
         """
         for text in (name, *tenants):
-            if not text or not text.isprintable() or len(text) > LONGEST_NAME:
+            if not is_name(text):
                 raise UsageError(
                     "a token and its tenants need printable names of at most "
                     f"{LONGEST_NAME} characters; got {text[:LONGEST_NAME]!a}"
@@ -136,6 +136,11 @@ class Tokens:
             Token(token_id, name, digest, rights, tuple(json.loads(tenants)), created, expires)
             for token_id, name, digest, rights, tenants, created, expires in rows
         ]
+
+
+def is_name(text: str) -> bool:
+    """Check whether a token or a tenant can have this name."""
+    return bool(text) and text.isprintable() and len(text) <= LONGEST_NAME
 
 
 def find_token(text: str, tokens: Mapping[str, Token]) -> Token | None:
