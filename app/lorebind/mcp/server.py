@@ -59,8 +59,8 @@ def make_server(project: Project, of_caller: OfCaller, log_failure: LogFailure) 
     async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:
             if params.name not in names:
-                known = did_you_mean(params.name, names)
-                raise UsageError(f"there is no tool {params.name!r}; {known}")
+                hint = did_you_mean(params.name, names)
+                raise UsageError(f"there is no tool {params.name!r}; {hint}")
             arguments = TOOLS[params.name].model_validate(params.arguments or {})
             async with of_caller(context) as seen:
                 data = await arguments.call(Knowledge(seen))

@@ -55,8 +55,8 @@ class Knowledge:
                 raise UsageError(f"set knowledge_base to one of: {', '.join(self.ids) or 'none'}")
             kb_id = self.ids[0]
         if kb_id not in self.ids:
-            known = did_you_mean(kb_id, self.ids)
-            raise NotFoundError(f"there is no knowledge base {kb_id!r}; {known}")
+            hint = did_you_mean(kb_id, self.ids)
+            raise NotFoundError(f"there is no knowledge base {kb_id!r}; {hint}")
         return self.project.knowledge_base(kb_id)
 
     def to_search(self, kb_ids: Sequence[str]) -> list[str]:
@@ -162,9 +162,9 @@ class ListDocuments(Arguments):
         documents = await kb.areadable_documents(limit=_PAGE + 1, after=self.after or None)
         entries = [_described(document) for document in documents[:_PAGE]]
         data = _within(knowledge.budget([kb]), {}, entries, "", key="documents")
-        shown = data["documents"]
-        if len(shown) < len(documents):
-            data["note"] = f"there are more; set after to {json.dumps(shown[-1]['uri'])}"
+        fitting = data["documents"]
+        if len(fitting) < len(documents):
+            data["note"] = f"there are more; set after to {json.dumps(fitting[-1]['uri'])}"
         return data
 
 
@@ -261,17 +261,17 @@ def _within(
     key: Literal["results", "documents"] = "results",
 ) -> Data:
     """Return the entries that fit a budget, the first ones first, and how to get the others."""
-    room, shown = budget - _NOTE_TOKENS, list[Data]()
+    room, fitting = budget - _NOTE_TOKENS, list[Data]()
     for entry in entries:
         room -= _tokens(entry)
-        if room < 0 and shown:
-            missing = len(entries) - len(shown)
-            return {key: shown, "note": f"{missing} more do not fit; {narrow}"}
+        if room < 0 and fitting:
+            missing = len(entries) - len(fitting)
+            return {key: fitting, "note": f"{missing} more do not fit; {narrow}"}
         if room < 0 and "text" in entry:
             left = 4 * max(0, room + _tokens(entry["text"]))
             entry = {**entry, "text": f"{entry['text'][:left]}…"}
-        shown.append(entry)
-    return {key: shown, **data}
+        fitting.append(entry)
+    return {key: fitting, **data}
 
 
 def _tokens(value: Any) -> int:
