@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.embeddings import Embeddings
 
 from lorebind_config.namespace import current_tenant, tenant
 from lorebind_config.reading.loading import build_project
@@ -116,6 +117,54 @@ async def test_searches_do_not_wait_for_reads_or_ingests(service: KnowledgeServi
         for name in ("read", "ingest", "embed"):
             await stack.enter_async_context(blocked(name, ours))
         assert len(await service.open("docs").query("alpha")) == 1
+
+
+class Gated(Embeddings):
+    """A model without async methods, whose calls for documents wait while `gate` is closed."""
+
+    gate = threading.Event()
+    begun = threading.Semaphore(0)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        Gated.begun.release()
+        assert Gated.gate.wait(60)
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return [1.0, float(len(text))]
+
+
+@pytest.mark.parametrize("calls", [1, 40], ids=["one", "more than an executor has threads"])
+async def test_questions_do_not_wait_for_the_calls_of_an_ingest(tmp_path: Path, calls: int) -> None:
+    """While all calls of an ingest to the same embedder hang, questions are answered."""
+    Gated.gate.set()
+    embedder = {"id": "gated", "provider": "langchain", "class": f"{__name__}:Gated"}
+    texts = [{"id": f"{number}", "text": f"text {number}"} for number in range(calls)]
+    other = [{"id": "other", "text": "another text"}]
+    data: dict[str, Any] = {
+        "name": "support",
+        "embedders": [embedder | {"max_concurrent": calls, "batch_size": 1}],
+        "vector_dbs": [{"id": "main", "type": "sqlite"}],
+        "knowledge_bases": [
+            {"id": "docs", "sources": [{"type": "inline", "documents": other}]},
+            {"id": "more", "sources": [{"type": "inline", "documents": texts}]},
+        ],
+    }
+    service = KnowledgeService(build_project(data, root=tmp_path), Events([]))
+    try:
+        await ingest(service.open("docs").corpus())
+        Gated.gate.clear()
+        Gated.begun = threading.Semaphore(0)
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+            ingesting = tasks.create_task(ingest(service.open("more").corpus()))
+            for _ in texts:
+                assert await call(Gated.begun.acquire, timeout=60)
+            assert len(await service.open("docs").query("a question")) == 1
+            assert not ingesting.done()
+            Gated.gate.set()
+    finally:
+        Gated.gate.set()
+        await service.close()
 
 
 async def test_each_database_has_its_own_threads(service: KnowledgeService) -> None:

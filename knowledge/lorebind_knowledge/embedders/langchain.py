@@ -61,7 +61,12 @@ class LangChainSettings(DeclarationBase):
         default_factory=RetryConfig,
         description="How to retry transient failures, in addition to the class's own retries.",
     )
-    max_concurrent: int = Field(4, ge=1, le=64, description="Maximum number of concurrent calls.")
+    max_concurrent: int = Field(
+        4,
+        ge=1,
+        le=64,
+        description="Maximum number of concurrent calls; questions have as many of their own.",
+    )
     requests_per_minute: int | None = Field(
         None, ge=1, description="Maximum number of calls per minute. By default unlimited."
     )
@@ -161,6 +166,15 @@ def _address(embeddings: Any, arguments: Mapping[str, Any]) -> str:
     return address_digest(*(value for value in values if isinstance(value, str) and value))
 
 
+def _only_blocks(awaited: Any) -> bool:
+    """Return whether an async method is LangChain's default, which calls the sync one.
+
+    It does so in the few threads of the event loop's executor. Batches of an ingest could occupy
+    all of them, so that questions and everything else in there would wait.
+    """
+    return getattr(awaited, "__module__", None) == "langchain_core.embeddings.embeddings"
+
+
 def _revision(embeddings: Any, settings: Mapping[str, Any]) -> str:
     kind = f"{module_of(type(embeddings))}.{type(embeddings).__qualname__}"
     return f"{kind} {json.dumps(settings, sort_keys=True, default=str)}"
@@ -211,7 +225,7 @@ class LangChainClient:
         blocking = getattr(self._embeddings, method)
         awaited = getattr(self._embeddings, f"a{method}", None)
         try:
-            if awaited is None:
+            if awaited is None or _only_blocks(awaited):
                 return await call_daemon(blocking, argument)
             return await call_client(blocking, awaited, argument)
         except Exception as error:  # any of the provider's own exceptions, without keys

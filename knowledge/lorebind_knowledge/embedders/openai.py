@@ -71,7 +71,12 @@ class OpenAIEmbedderConfig(Settings):
     retry: RetryConfig = Field(
         default_factory=RetryConfig, description="How to retry transient failures."
     )
-    max_concurrent: int = Field(4, ge=1, le=64, description="Maximum number of concurrent calls.")
+    max_concurrent: int = Field(
+        4,
+        ge=1,
+        le=64,
+        description="Maximum number of concurrent calls; questions have as many of their own.",
+    )
     requests_per_minute: int | None = Field(
         None,
         ge=1,

@@ -40,6 +40,7 @@ class RetryingEmbedder(EmbedderWrapper):
     - Concurrent calls and calls per minute are limited across all tasks, threads and event loops.
       While the provider asks to wait, no call begins.
       A call that waits for its retry keeps its slot, so that other calls do not add to an overload.
+      Questions have slots of their own, because a batch of documents may take minutes.
 
     May be cancelled at any time.
     """
@@ -62,7 +63,7 @@ class RetryingEmbedder(EmbedderWrapper):
         Args:
             inner: the embedder to call.
             retry: attempts and waits; the defaults of the YAML when omitted.
-            max_concurrent: the maximum number of concurrent calls.
+            max_concurrent: the maximum number of concurrent calls for documents, and for questions.
             requests_per_minute: the maximum number of calls per minute, retries included; None
                 means no limit.
             sleep, clock, random: the time in seconds, and random numbers in [0, 1).
@@ -78,7 +79,8 @@ class RetryingEmbedder(EmbedderWrapper):
             random=random,
         )
         self.max_concurrent = max_concurrent
-        self._slots = FairSemaphore(max_concurrent)
+        self._document_slots = FairSemaphore(max_concurrent)
+        self._question_slots = FairSemaphore(max_concurrent)
         self.pace = Pace(requests_per_minute, sleep=sleep, clock=clock)
         """When calls may begin."""
 
@@ -91,7 +93,7 @@ class RetryingEmbedder(EmbedderWrapper):
             part = texts[done : done + self.batch_size]
             ask = functools.partial(self._checked.embed_documents, self.inner, part)
             try:
-                parts.append(await self._tried(ask))
+                parts.append(await self._tried(ask, self._document_slots))
             except _TooLargeError:
                 if len(part) == 1:
                     self.batch_size = size  # one text was too long; the batches had the right size
@@ -106,9 +108,10 @@ class RetryingEmbedder(EmbedderWrapper):
         return np.concatenate(parts)
 
     async def embed_query(self, text: str) -> Any:
-        return await self._tried(functools.partial(self._checked.embed_query, self.inner, text))
+        ask = functools.partial(self._checked.embed_query, self.inner, text)
+        return await self._tried(ask, self._question_slots)
 
-    async def _tried(self, ask: Callable[[], Awaitable[R]]) -> R:
+    async def _tried(self, ask: Callable[[], Awaitable[R]], slots: FairSemaphore) -> R:
         async def attempt() -> R:
             await self.pace.turn()
             try:
@@ -119,7 +122,7 @@ class RetryingEmbedder(EmbedderWrapper):
                     await self.pace.hold_back(min(seconds, longest))
                 raise
 
-        async with self._slots:
+        async with slots:
             return await self._retries.call(attempt)
 
     def _final(self, error: EmbedderError, failure: Failure, tries: int) -> EmbedderError:

@@ -39,8 +39,9 @@ SIZES: dict[Lane, int] = {
     "wait": min(usable_processors() + 4, 32),
     # Each ingest runs one function that reads and chunks, and one that writes.
     "ingest": min(usable_processors() + 4, 32),
-    # Embeds passages and caches the vectors. A chunker in an `ingest` thread waits for them.
-    "embed": min(usable_processors() + 4, 32),
+    # Embeds passages and caches the vectors. A chunker in an `ingest` thread waits for them. The
+    # embedder limits its calls, to 64 at most; fewer threads would limit a blocking one further.
+    "embed": 64,
 }
 """Maximum number of functions per lane that run at the same time; others wait in a queue."""
 

@@ -48,10 +48,11 @@ class Work:
             embedders: the embedders of both kinds by `key_of`.
         """
         assert catalog.postgres is not None
+        self._threads = catalog.threads
         catalog.postgres.limit_connections(_CONNECTIONS)
         self._cache, self._batches = catalog.embeddings, Batches(catalog.postgres)
         self.embedders = embedders
-        self._name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+        self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         self._limited: dict[str, float] = {}
         """By embedder: when its provider may be called again."""
         self._stopping = asyncio.Event()
@@ -64,7 +65,7 @@ class Work:
             Whether the batch needs no further delivery.
         """
         try:
-            batch = await call(self._batches.take, batch_id, self._name, self.embedders.keys())
+            batch = await call(self._batches.take, batch_id, self.name, self.embedders.keys())
             if batch is None:
                 return True
             async with self._held(batch) as lost:
@@ -97,7 +98,8 @@ class Work:
 
     async def _do(self, batch: Batch, lost: asyncio.Event) -> bool:
         try:
-            with tenant(batch.about.tenant):
+            # Threads of their own: blocking calls must not delay the renewal of batches.
+            with tenant(batch.about.tenant), self._threads.lane("embed"):
                 if await self._embed(batch, lost):
                     return True
         except StoreError:
@@ -106,9 +108,9 @@ class Work:
             if not isinstance(error, LorebindError):
                 log.exception("worker: embedder %s failed", batch.about.embedder)
             about = {"kind": type(error).__name__, "message": str(error)}
-            await call(self._batches.fail, batch.id, self._name, about)
+            await call(self._batches.fail, batch.id, self.name, about)
             return True
-        await call(self._batches.release, batch.id, self._name)
+        await call(self._batches.release, batch.id, self.name)
         return False
 
     async def _embed(self, batch: Batch, lost: asyncio.Event) -> bool:
@@ -182,7 +184,7 @@ class Work:
             while not lost.is_set():
                 await asyncio.sleep(SECONDS / _RENEWALS)
                 with suppress(StoreError):
-                    if not await call(self._batches.renew, batch.id, self._name):
+                    if not await call(self._batches.renew, batch.id, self.name):
                         lost.set()
 
         renewing = asyncio.create_task(renew())
