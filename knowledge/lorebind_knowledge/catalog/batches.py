@@ -9,11 +9,12 @@ in the embedding cache in the same transaction that releases the texts.
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.database.databases import PostgresDatabase
@@ -74,7 +75,7 @@ class Batches:
 
     def collect(self, ids: Collection[str]) -> dict[str, str]:
         """Remove the batches that are done, and return the error of each; empty without one."""
-        with self._database.writing() as sql:
+        with self._hurried() as sql:
             done = (
                 "delete from catalog_batches where id in (:*ids) and done = 1 returning id, error"
             )
@@ -82,7 +83,7 @@ class Batches:
 
     def withdraw(self, ids: Collection[str]) -> None:
         """Remove batches without a waiting caller."""
-        with self._database.writing() as sql:
+        with self._hurried() as sql:
             sql.run("delete from catalog_batches where id in (:*ids)", ids=list(ids))
 
     def orphans(self, ids: Collection[str], late: Collection[str]) -> list[str]:
@@ -92,7 +93,7 @@ class Batches:
             ids: the batches that were submitted.
             late: those of them that are returned too if no worker has taken them yet.
         """
-        with self._database.writing() as sql:
+        with self._hurried() as sql:
             rows = sql.run(
                 "update catalog_batches set worker = '' where id in (:*ids) and done = 0"
                 f" and until < {sql.now} and (worker <> '' or id in (:*late)) returning id",
@@ -117,7 +118,7 @@ class Batches:
             worker: the name of the worker.
             served: the embedders of the worker.
         """
-        with self._database.writing() as sql:
+        with self._hurried() as sql:
             rows = sql.run(
                 "update catalog_batches set worker = :worker, attempts = attempts + 1,"
                 f" until = {sql.now} + :seconds where id = :batch and done = 0"
@@ -140,7 +141,7 @@ class Batches:
     def claim(self, batch: str, keys: Collection[str]) -> tuple[set[str], set[str]]:
         """Claim the keys without a vector, and return those, and those that other batches hold."""
         values: dict[str, Any] = {"batch": batch, "keys": list(keys)}
-        with self._database.writing() as sql:
+        with self._hurried() as sql:
             # Sorted, because two workers that claim the same keys could deadlock otherwise.
             rows = [{"key": key, "holder": batch, "until": 0.0} for key in sorted(keys)]
             sql.insert(
@@ -166,7 +167,7 @@ class Batches:
     def renew(self, batch: str, worker: str) -> bool:
         """Keep a batch and its texts for `SECONDS`; return whether an ingest waits for it."""
         values = {"batch": batch, "seconds": SECONDS}
-        with self._database.writing() as sql:
+        with self._hurried() as sql:
             sql.run(
                 f"update catalog_claims set until = {sql.now} + :seconds where holder = :batch",
                 **values,
@@ -182,7 +183,7 @@ class Batches:
 
     def fail(self, batch: str, worker: str, error: Mapping[str, str]) -> None:
         """Hand an error back to the ingest, unless another worker has taken the batch."""
-        with self._database.writing() as sql:
+        with self._hurried() as sql:
             sql.run("delete from catalog_claims where holder = :batch", batch=batch)
             owned = "select 1 from catalog_batches where id = :batch and worker = :worker"
             if sql.run(f"{owned} and done = 0 for update", batch=batch, worker=worker):
@@ -190,7 +191,7 @@ class Batches:
 
     def release(self, batch: str, worker: str) -> None:
         """Give a batch back, for another worker. It does not count as an attempt."""
-        with self._database.writing() as sql:
+        with self._hurried() as sql:
             sql.run("delete from catalog_claims where holder = :batch", batch=batch)
             sql.run(
                 "update catalog_batches set until = 0, attempts = attempts - 1, worker = ''"
@@ -201,8 +202,19 @@ class Batches:
 
     def finish(self, batch: str) -> None:
         """Mark a batch as done; all its vectors are stored."""
-        with self._database.writing() as sql:
+        with self._hurried() as sql:
             _finish(sql, batch)
+
+    @contextmanager
+    def _hurried(self) -> Iterator[Sql]:
+        """Open a transaction that does not wait for the disk, as each batch takes several.
+
+        If the server crashes, other workers embed the batches again whose steps it has forgotten.
+        An ingest writes what it has read of them in transactions that wait, and so make both last.
+        """
+        with self._database.writing() as sql:
+            sql.commit_without_waiting()
+            yield sql
 
 
 def release_texts(sql: Sql, batch: str, keys: Collection[str], *, done: bool) -> None:
@@ -214,6 +226,7 @@ def release_texts(sql: Sql, batch: str, keys: Collection[str], *, done: bool) ->
         keys: the keys of the texts.
         done: whether the batch has no other texts to embed.
     """
+    sql.commit_without_waiting()  # see `Batches._hurried`
     held = "delete from catalog_claims where holder = :batch and key in (:*keys)"
     sql.run(held, batch=batch, keys=list(keys))
     if done:

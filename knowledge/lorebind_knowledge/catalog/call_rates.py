@@ -41,7 +41,7 @@ class CallRates:
         """
         with self._database.writing() as sql:
             # Nothing is lost if a crash forgets turns, so no caller waits for the disk.
-            sql.run("set local synchronous_commit to off")
+            sql.commit_without_waiting()
             ((wait,),) = sql.run(
                 "insert into catalog_call_rates as r (key, due, held_until)"
                 f" values (:key, {sql.now} + :step, 0) on conflict (key) do update"
@@ -56,7 +56,7 @@ class CallRates:
     def give_back(self, key: str, per_second: float) -> None:
         """Return a turn that is not used."""
         with self._database.writing() as sql:
-            sql.run("set local synchronous_commit to off")
+            sql.commit_without_waiting()
             sql.run(
                 "update catalog_call_rates set due = due - :step where key = :key",
                 key=key,

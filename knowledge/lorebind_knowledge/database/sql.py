@@ -60,6 +60,15 @@ class Sql:
             marks = ", ".join("?" * len(columns))
             self.driver.executemany(f"insert into {target} values ({marks}) {after}", values)
 
+    def commit_without_waiting(self) -> None:
+        """Let this transaction in PostgreSQL not wait for the disk.
+
+        If the server crashes right after it, it may be undone. A later transaction that waits
+        makes it last too.
+        """
+        if self.is_postgres:
+            self.run("set local synchronous_commit to off")
+
     def has_table(self, name: str) -> bool:
         if self.is_postgres:
             return bool(self.run("select to_regclass(:name) is not null", name=name)[0][0])

@@ -52,6 +52,7 @@ def _connector_class() -> Any:
 
             values = {name: _wrapped(value) for name, value in arguments.items()}
             with self._database.writing() as sql, sql.driver.cursor(row_factory=dict_row) as cursor:
+                sql.commit_without_waiting()  # a job that a crash forgets is submitted again
                 cursor.execute(query, values)
                 rows: list[dict[str, Any]] = cursor.fetchall() if cursor.description else []
                 return rows
