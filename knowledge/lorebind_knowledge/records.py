@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lorebind_config.namespace import IndexKey
+    from lorebind_config.namespace import IndexKey, Namespace
 
     Vector: TypeAlias = NDArray[np.float32]
     """One embedding, shape (dimension,)."""
@@ -201,3 +201,39 @@ class MatchingTerm:
 
 MatchingTerms: TypeAlias = dict[str, dict[str, MatchingTerm]]
 """By the id of a passage and the name of a term; the most important term comes first."""
+
+
+@dataclass
+class KnowledgeBaseState:
+    """The documents and ingests of a knowledge base."""
+
+    documents: dict[str, int]
+    """The number of documents by state, in the index that searches read."""
+    backlog: int
+    """Documents that an ingest has listed or read, and not made searchable yet. An interrupted one
+    leaves its backlog."""
+    last_good_ingest: float | None
+    """The end of the last ingest that reached its end, in seconds since 1970."""
+
+
+@dataclass
+class BatchCounts:
+    """The batches of texts of an embedder that ingests hand to workers."""
+
+    embedder: str
+    """The name of the embedder."""
+    waiting: int = 0
+    running: int = 0
+    failed: int = 0
+    """Those of ingests of this process that failed, since it has started."""
+    slots: int = 0
+    """The number of batches that workers can embed at the same time."""
+
+
+@dataclass
+class Overview:
+    """The state of knowledge bases and of batches at one time."""
+
+    knowledge_bases: dict[Namespace, KnowledgeBaseState] = field(default_factory=dict)
+    batches: dict[str, BatchCounts] = field(default_factory=dict)
+    """By the key of the embedder, see `key_of`."""

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from lorebind_config.errors import UsageError
+from lorebind_config.errors import EmbedderError, MissingDependencyError, UsageError
 from lorebind_config.namespace import COLLECTION_SCOPE, PROJECT_SCOPE, IndexKey, Namespace
-from lorebind_knowledge.events import Event, Events
+from lorebind_knowledge.catalog.overview import read_overview
+from lorebind_knowledge.events import Event, Events, Extension
 from lorebind_knowledge.extensions.make import make_extensions
+from lorebind_knowledge.extensions.prometheus import Prometheus
 from lorebind_knowledge.handle import KnowledgeHandle
 from lorebind_knowledge.index.purging import Purge
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.parts import Parts
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.lanes import Threads
-from lorebind_knowledge.records import Partition
+from lorebind_knowledge.records import Overview, Partition
+from lorebind_knowledge.scale.pool import Pool, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from lorebind_config.declarations.embedders import SparseEmbedderDeclaration
     from lorebind_config.declarations.retrieval import AnyReranker, RetrievalDeclaration
@@ -58,6 +62,8 @@ class KnowledgeService:
         if parts is None:
             for extension in make_extensions(loaded.project.extensions, loaded.environment):
                 self.events.subscribe(extension)
+            for extension in self.events.extensions:
+                self._show_state(extension)
         self._parts = parts or Parts(loaded)
         self._loaded = loaded
         self._handles: dict[tuple[str, str | None], KnowledgeHandle] = {}
@@ -65,6 +71,19 @@ class KnowledgeService:
     def over(self, loaded: LoadedProject) -> KnowledgeService:
         """Return a service with other knowledge bases of the project; it shares everything else."""
         return KnowledgeService(loaded, self.events, parts=self._parts)
+
+    def subscribe(self, extension: Extension) -> None:
+        """Send all events to this extension too; metrics show the state of the catalogs.
+
+        Raises:
+            UsageError: see `Events.subscribe`.
+        """
+        self.events.subscribe(extension)
+        self._show_state(extension)
+
+    def _show_state(self, extension: Extension) -> None:
+        if isinstance(extension, Prometheus):
+            extension.show_state(self.overview)
 
     @property
     def tenant(self) -> str:
@@ -159,14 +178,11 @@ class KnowledgeService:
             UsageError: ingests of this project embed in their own process.
             LorebindError: an embedder or a vector database cannot be created.
         """
-        from lorebind_knowledge.scale.pool import Pool, key_of
         from lorebind_knowledge.scale.worker import Worker
 
         served: dict[int, tuple[Catalog, Engine, dict[str, Any]]] = {}
-        for kb, workflow in self._loaded.every_knowledge_base():
-            if self._loaded.is_existing(kb):
-                continue
-            catalog, embedders = self.open(kb.id, workflow).embedding
+        for handle, _ in self._filled_by_us():
+            catalog, embedders = handle.embedding
             pool = catalog.embeddings.maker
             if not isinstance(pool, Pool):
                 raise UsageError(
@@ -176,6 +192,34 @@ class KnowledgeService:
             _, _, by_key = served.setdefault(id(catalog), (catalog, pool.engine, {}))
             by_key |= {key_of(embedder): embedder for embedder in embedders}
         return Worker(list(served.values()), concurrency)
+
+    def overview(self) -> Overview:
+        """Return the state of all knowledge bases of all tenants, and of workers.
+
+        It blocks, for as long as the databases need to count documents.
+
+        Raises:
+            StoreError, MissingDependencyError: a database cannot be read.
+        """
+        overview = Overview()
+        homes = {(handle.scope, handle.id): db_id for handle, db_id in self._filled_by_us()}
+        for db in self._loaded.project.vector_dbs_or_default:
+            if db.is_existing:
+                continue
+            catalog = self.index(db.id).catalog
+            states = read_overview(catalog, self._loaded.project.name)
+            overview.batches |= states.batches
+            overview.knowledge_bases |= {
+                namespace: state
+                for namespace, state in states.knowledge_bases.items()
+                if homes.get((namespace.scope, namespace.kb), db.id) == db.id
+            }
+        for handle, _ in self._filled_by_us():
+            with suppress(EmbedderError, MissingDependencyError):  # searches report it
+                catalog, embedders = handle.embedding
+                if isinstance(catalog.embeddings.maker, Pool):
+                    catalog.embeddings.maker.count_slots(embedders, overview.batches)
+        return overview
 
     def collection(
         self, name: str, *, embedder: str | None = None, vector_db: str | None = None
@@ -222,13 +266,16 @@ class KnowledgeService:
         with Threads().lane("read"):
             return await call(lambda: self._purge(make_index).remove())
 
+    def _filled_by_us(self) -> Iterator[tuple[KnowledgeHandle, str]]:
+        """Yield the declared knowledge bases, without those that others fill, with the ids of their
+        vector databases."""
+        for kb, workflow in self._loaded.every_knowledge_base():
+            if not self._loaded.is_existing(kb):
+                yield self.open(kb.id, workflow), self._loaded.vector_db(kb.vector_db).id
+
     def _purge(self, make_index: TenantOwned) -> Purge:
         project = self._loaded.project
-        declared = {}
-        for kb, workflow in self._loaded.every_knowledge_base():
-            _, scope = self._loaded.knowledge_base(kb.id, workflow)
-            if not self._loaded.is_existing(kb):
-                declared[scope, kb.id] = self._loaded.vector_db(kb.vector_db).id
+        declared = {(handle.scope, handle.id): db_id for handle, db_id in self._filled_by_us()}
         databases = [db for db in project.vector_dbs_or_default if not db.is_existing]
         indexes = {db.id: self.index(db.id) for db in databases}
         return Purge(project.name, indexes, declared, make_index)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.metrics import MetricWrapperBase
 
 from lorebind_bindings import event_schema
 from lorebind_knowledge import Extension
@@ -89,9 +88,10 @@ def _key(name: str, value: Mapping[str, Any]) -> str:
 def _metrics() -> Iterator[tuple[str, str, str, str]]:
     registry = CollectorRegistry()
     Prometheus(registry)
-    for collector in registry._collector_to_names:
-        assert isinstance(collector, MetricWrapperBase)
-        (family,) = collector.describe()
-        name = family.name + "_total" * (family.type == "counter")
-        labels = ", ".join(f"`{label}`" for label in collector._labelnames)
-        yield f"`{name}`", family.type, family.documentation, labels
+    collectors: list[Any] = list(registry._collector_to_names)
+    for collector in collectors:
+        for family in collector.describe():
+            name = family.name + "_total" * (family.type == "counter")
+            labels = getattr(collector, "_labelnames", ()) or family._labelnames
+            quoted = ", ".join(f"`{label}`" for label in labels)
+            yield f"`{name}`", family.type, family.documentation, quoted

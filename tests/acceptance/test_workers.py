@@ -7,7 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from lorebind import Project
+from lorebind_knowledge.records import BatchCounts
 from lorebind_knowledge.scale.pool import VERSION
 from tests.app import slow_embedder
 from tests.app.forked_python import CONSTANTS
@@ -51,6 +52,7 @@ def declarations(**more: Any) -> dict[str, Any]:
         "knowledge_bases": [
             {"id": "docs", "sources": [{"type": "markdown_glob", "path": "docs/*.md"}]}
         ],
+        "extensions": [{"provider": "prometheus", "textfile": "metrics.prom"}],
     } | more
 
 
@@ -133,16 +135,22 @@ class Shop:
 
     def contents(self) -> tuple[set[str], list[str]]:
         """Return the ids of all chunks, and the answers to a question."""
+        with self.opened() as project:
+            kb = project.knowledge_base("docs")
+            ids = {chunk.id for doc in kb.documents() for chunk in kb.chunks(doc.id)}
+            matches = project.query("docs", "When does the tour 007.md leave?").matches
+            return ids, [match.text for match in matches]
+
+    @contextmanager
+    def opened(self) -> Iterator[Project]:
+        """Open the project in this process."""
         environ = {name: str(value) for name, value in self.variables.items()}
         with pytest.MonkeyPatch.context() as patch:
             for name, value in environ.items():
                 patch.setenv(name, value)
             patch.syspath_prepend(str(self.root))
             with Project.load(self.root, environ=environ) as project:
-                kb = project.knowledge_base("docs")
-                ids = {chunk.id for doc in kb.documents() for chunk in kb.chunks(doc.id)}
-                matches = project.query("docs", "When does the tour 007.md leave?").matches
-                return ids, [match.text for match in matches]
+                yield project
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -208,11 +216,17 @@ def test_without_a_worker_the_ingest_embeds_by_itself(shop: Shop) -> None:
 
 
 def test_a_worker_that_is_told_to_stop(shop: Shop) -> None:
-    """It ends the call in hand, whose texts are not embedded again."""
+    """It ends the call in hand, whose texts are not embedded again.
+
+    Meanwhile, any process sees its slot, and the batches that wait for one.
+    """
     shop.close_gate()
     first = shop.worker("--concurrency", "1")
     ingest = shop.ingest()
     until(lambda: len(shop.calls) == 1)
+    with shop.opened() as project:
+        (counts,) = project.knowledge.overview().batches.values()
+    assert counts == BatchCounts("langchain/Slow", waiting=1, running=1, slots=1)
     first.terminate()
     second = shop.worker("--concurrency", "1")
     until(lambda: len(shop.calls) == 2)
@@ -311,6 +325,8 @@ def test_an_embedder_that_fails(shop: Shop) -> None:
     code, printed = shop.ingest().result()
     assert code == 1
     assert "embedder langchain/Slow failed: ValueError: poison" in printed
+    failed = 'knowledge_batches_failed_total{embedder="langchain/Slow"} 1.0'
+    assert failed in (shop.root / "metrics.prom").read_text()
     (shop.root / "docs" / "poison.md").unlink()
     ingested(shop.ingest())
     ended(worker)

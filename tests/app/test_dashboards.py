@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 from prometheus_client import CollectorRegistry
 
 from lorebind_knowledge.extensions.prometheus import Prometheus
 
+ENDS = {
+    "counter": ("_total", "_created"),
+    "gauge": ("",),
+    "histogram": ("_bucket", "_count", "_sum", "_created"),
+}
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
@@ -19,10 +25,12 @@ def metrics() -> dict[str, set[str]]:
     registry = CollectorRegistry()
     Prometheus(registry)
     by_name: dict[str, set[str]] = {"up": {"job", "instance"}}
-    for collector in registry._collector_to_names:
-        labels = set(getattr(collector, "_labelnames", ()))
-        for name in registry._collector_to_names[collector]:
-            by_name[name] = labels | ({"le"} if name.endswith("_bucket") else set())
+    collectors: list[Any] = list(registry._collector_to_names)
+    for collector in collectors:
+        for family in collector.describe():
+            labels = set(getattr(collector, "_labelnames", ()) or family._labelnames)
+            for end in ENDS[family.type]:
+                by_name[family.name + end] = labels | ({"le"} if end == "_bucket" else set())
     return by_name
 
 

@@ -23,7 +23,7 @@ from .bench import Bench
 from .small_project import QUESTION, TEXTS, small_project
 from .sparse_words import SparseWords, with_sparse
 
-LABELS = {"kb_id", "strategy", "outcome", "operation", "vectors", "kind", "cache", "le"}
+LABELS = {"kb_id", "strategy", "outcome", "operation", "vectors", "kind", "cache", "le", "state"}
 
 
 @pytest.fixture

@@ -167,7 +167,7 @@ def _prometheus_of(project: Project) -> Prometheus | None:
             declared = [Prometheus()]
         except MissingDependencyError:
             return None
-        events.subscribe(declared[0])
+        project.knowledge.subscribe(declared[0])
     for extension in declared:
         extension.labelled = {kb.id for kb, _ in project.config.every_knowledge_base()}
     return declared[0]

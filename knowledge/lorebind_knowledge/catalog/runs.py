@@ -104,13 +104,13 @@ class Runs:
                 *columns, report_data, progress_data = row
                 ended = type(None) if columns[1] == "running" else float
                 check_types(columns, (str, str, str, float, ended))
-                report, progress = _decoded(report_data), _decoded(progress_data)
+                report, progress = decoded(report_data), decoded(progress_data)
                 error = report.pop("error", "") if report else ""
                 runs.append(RunInfo(*[*columns, error, report, progress]))
         return runs
 
 
-def _decoded(data: Any) -> dict[str, Any] | None:
+def decoded(data: Any) -> dict[str, Any] | None:
     """Return a column of JSON, which PostgreSQL's driver has decoded already."""
-    decoded = json.loads(data) if isinstance(data, str) else data
-    return None if decoded is None else dict(decoded)
+    value = json.loads(data) if isinstance(data, str) else data
+    return None if value is None else dict(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
@@ -16,12 +16,14 @@ from lorebind_config.declarations.wrappers import ExtensionBase
 from lorebind_config.errors import UsageError
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.events import Event, Extension
+from lorebind_knowledge.extensions.prometheus_state import StateCollector, StateReader
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from lorebind_config.declarations.base import Wants
     from lorebind_config.reading.make_part import PartEnvironment
+    from lorebind_knowledge.records import Overview
 
 log = logging.getLogger("lorebind.extensions")
 
@@ -68,7 +70,7 @@ def make(declaration: PrometheusExtension, environment: PartEnvironment) -> Prom
 
 
 class Prometheus(Extension):
-    """Counts and times events.
+    """Counts and times events, and shows the state of catalogs.
 
     Labels are ids of knowledge bases and words of small, fixed sets. Values are summed over all
     tenants, and over all projects that share a registry.
@@ -114,6 +116,7 @@ class Prometheus(Extension):
         """The ids that become labels; all other knowledge bases are counted as `api`. None means
         that every id is a label, which is too many if callers of a server choose ids."""
         self._metrics = _metrics_in(registry, self._client)
+        self._readers: list[StateReader] = []
         self._textfile = None if textfile is None else Path(textfile)
         self._has_ingested = False
         self._server: Any = None
@@ -123,37 +126,48 @@ class Prometheus(Extension):
             except OSError as error:  # another process of this project may serve on this port
                 log.warning("metrics are not served at %s port %s: %s", address, port, error)
 
+    def show_state(self, overview: Callable[[], Overview]) -> None:
+        """Show the state of a project too, until it is closed.
+
+        Args:
+            overview: the method of the project that reads its state, in the thread of each scrape.
+        """
+        self._readers.append(StateReader(overview, self._label))
+        self._metrics.state.readers.append(self._readers[-1])
+
     def ingest_chunked(self, event: Event) -> None:
         if event.data["action"] == "failed":
             self._count_failure(event, "document")
 
     def ingest_embedded(self, event: Event) -> None:
-        self._metrics.chunks.labels(self._label(event)).inc(event.data["chunks"])
-        self._metrics.cache_hits.labels(self._label(event), "embedding").inc(
+        self._metrics.chunks.labels(self._label(event.kb_id)).inc(event.data["chunks"])
+        self._metrics.cache_hits.labels(self._label(event.kb_id), "embedding").inc(
             event.data["cache_hits"]
         )
 
     def embedder_called(self, event: Event) -> None:
         operation, vectors = event.data["operation"], event.data["vectors"]
-        self._metrics.embedder_calls.labels(self._label(event), operation, vectors).inc()
+        self._metrics.embedder_calls.labels(self._label(event.kb_id), operation, vectors).inc()
         if event.data["kind"]:
             self._count_failure(event, "embedder")
 
     def ingest_completed(self, event: Event) -> None:
         report = event.data["report"]
         self._has_ingested = True
-        self._metrics.ingests.labels(self._label(event), report.status).inc()
-        self._metrics.ingest_seconds.labels(self._label(event)).observe(report.seconds)
-        self._metrics.terms.labels(self._label(event)).inc(report.terms_added)
+        self._metrics.ingests.labels(self._label(event.kb_id), report.status).inc()
+        self._metrics.ingest_seconds.labels(self._label(event.kb_id)).observe(report.seconds)
+        self._metrics.terms.labels(self._label(event.kb_id)).inc(report.terms_added)
         for source in report.sources:
             if source.status == "failed":
-                self._metrics.failures.labels(self._label(event), "source", "SourceError").inc()
+                self._metrics.failures.labels(
+                    self._label(event.kb_id), "source", "SourceError"
+                ).inc()
 
     def ingest_failed(self, event: Event) -> None:
         self._has_ingested = True
         cancelled = event.data["kind"] == "cancelled"
         self._metrics.ingests.labels(
-            self._label(event), "cancelled" if cancelled else "failed"
+            self._label(event.kb_id), "cancelled" if cancelled else "failed"
         ).inc()
         self._count_failure(event, "ingest")
 
@@ -162,13 +176,17 @@ class Prometheus(Extension):
 
     def retrieval_completed(self, event: Event) -> None:
         data = event.data
-        self._metrics.queries.labels(self._label(event), data["strategy"], data["verdict"]).inc()
-        self._metrics.query_seconds.labels(self._label(event)).observe(data["seconds"])
+        self._metrics.queries.labels(
+            self._label(event.kb_id), data["strategy"], data["verdict"]
+        ).inc()
+        self._metrics.query_seconds.labels(self._label(event.kb_id)).observe(data["seconds"])
         if data["cached"]:
-            self._metrics.cache_hits.labels(self._label(event), "query").inc()
+            self._metrics.cache_hits.labels(self._label(event.kb_id), "query").inc()
 
     def retrieval_failed(self, event: Event) -> None:
-        self._metrics.queries.labels(self._label(event), event.data["strategy"], "failed").inc()
+        self._metrics.queries.labels(
+            self._label(event.kb_id), event.data["strategy"], "failed"
+        ).inc()
         self._count_failure(event, "query")
 
     def shutdown(self, event: Event) -> None:
@@ -182,14 +200,18 @@ class Prometheus(Extension):
                 self._client.write_to_textfile(str(self._textfile), self.registry)
             except OSError as error:
                 log.warning("metrics are not written to %s: %s", self._textfile, error)
+        for reader in self._readers:
+            self._metrics.state.readers.remove(reader)
+        self._readers.clear()
 
-    def _label(self, event: Event) -> str:
-        is_label = self.labelled is None or event.kb_id in self.labelled
-        return event.kb_id if is_label else "api"
+    def _label(self, kb_id: str) -> str:
+        return kb_id if self.labelled is None or kb_id in self.labelled else "api"
 
     def _count_failure(self, event: Event, operation: str) -> None:
         if event.data["kind"] != "cancelled":
-            self._metrics.failures.labels(self._label(event), operation, event.data["kind"]).inc()
+            self._metrics.failures.labels(
+                self._label(event.kb_id), operation, event.data["kind"]
+            ).inc()
 
 
 class _Metrics:
@@ -225,6 +247,8 @@ class _Metrics:
             "knowledge_cache_hits_total", "Vectors and searches found in a cache", "cache"
         )
         self.failures = counter("knowledge_failures_total", "Failures", "operation", "kind")
+        self.state = StateCollector(client)
+        registry.register(self.state)
 
 
 _by_registry: WeakKeyDictionary[CollectorRegistry, _Metrics] = WeakKeyDictionary()

@@ -24,6 +24,7 @@ from lorebind_knowledge.catalog.batches import CHANNEL, About, Batch, Batches
 from lorebind_knowledge.catalog.embedding_cache import owner_of
 from lorebind_knowledge.database.postgres_notifications import Notifications
 from lorebind_knowledge.plumbing.bridge import finish
+from lorebind_knowledge.records import BatchCounts
 from lorebind_knowledge.resilience.limits import FairSemaphore
 from lorebind_knowledge.scale.engine import make_engine
 
@@ -98,6 +99,7 @@ class Pool:
         self._slots: dict[str, _Slots] = {}
         self._here: dict[str, FairSemaphore] = {}
         self._embedded_here: Counter[tuple[Lease, str]] = Counter()
+        self._failed: Counter[str] = Counter()
 
     async def make(
         self, embedder: Any, new: Mapping[str, str], here: Callable[[], Awaitable[None]]
@@ -130,6 +132,17 @@ class Pool:
             "texts; start workers with: lorebind worker"
             for (_, embedder), count in counts.items()
         ]
+
+    def count_slots(self, embedders: Iterable[Any], batches: dict[str, BatchCounts]) -> None:
+        """Add the live slots of embedders, and the batches of this process that have failed.
+
+        Raises:
+            StoreError: the engine does not answer.
+        """
+        for embedder in embedders:
+            key = key_of(embedder)
+            counts = batches.setdefault(key, BatchCounts(str(embedder.fingerprint)))
+            counts.slots, counts.failed = finish(self.engine.look_after(key)), self._failed[key]
 
     def close(self) -> None:
         self._notifications.close()
@@ -223,6 +236,7 @@ class Pool:
             return
         for name, error in self._batches.collect(self._submitted.keys()).items():
             waiting = self._submitted.pop(name)
+            self._failed[waiting.batch.embedder] += bool(error)
             _resolve(waiting, _raised(error) if error else True)
 
     def _hand_back(self, key: str, new: Iterable[_Waiting]) -> None:

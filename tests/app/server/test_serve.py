@@ -411,9 +411,11 @@ def test_metrics_name_only_what_is_declared(shop: Cli) -> None:
         answer = client.get("http://localhost/metrics")
         assert answer.headers["content-type"].startswith("text/plain; version=")
         samples = metrics(answer.text)
-        for kb in ("handbook", "api"):
+        for kb, documents in (("handbook", 2), ("api", 1)):
             name = f'knowledge_ingests_total{{kb_id="{kb}",outcome="completed"}}'
             assert samples[name] == 3
+            ready = f'knowledge_documents{{kb_id="{kb}",state="ready"}}'
+            assert samples[ready] == 3 * documents
         assert not re.search("made-|tenant-", answer.text)
         labels = set(re.findall('kb_id="([^"]*)"', answer.text))
         assert labels == {"handbook", "api"}

@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, Response
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import PREFIX, TheServer
 from lorebind_config.plugins import import_extra
+from lorebind_knowledge.plumbing.bridge import call
 
 router = APIRouter(tags=["overview"])
 health = APIRouter(tags=["health"])
@@ -93,5 +94,6 @@ async def metrics(server: TheServer) -> Any:
     """
     client = import_extra("prometheus_client", extra="telemetry", purpose="/metrics")
     assert server.prometheus is not None
-    text = client.generate_latest(server.prometheus.registry)
+    # In a thread, because it reads the state of the databases.
+    text = await call(client.generate_latest, server.prometheus.registry)
     return Response(text, media_type=client.CONTENT_TYPE_LATEST)
