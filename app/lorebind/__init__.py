@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from lorebind_config.errors import StoreError as StoreError
     from lorebind_config.errors import TaskError as TaskError
     from lorebind_config.errors import ThreadRefusedError as ThreadRefusedError
+    from lorebind_config.errors import ToolError as ToolError
     from lorebind_config.errors import UsageError as UsageError
     from lorebind_config.namespace import tenant as tenant
     from lorebind_knowledge.events import Event as Event
@@ -78,7 +79,8 @@ else:
                 "ConfigurationError EmbedderError IndexMismatchError IngestRefusedError "
                 "IngestRunningError LorebindError MissingDependencyError ModelError "
                 "NotFoundError NotIngestedError PluginError Problem RateLimitError "
-                "RerankerError SourceError StoreError TaskError ThreadRefusedError UsageError"
+                "RerankerError SourceError StoreError TaskError ThreadRefusedError ToolError "
+                "UsageError"
             ),
             "lorebind_config.namespace": "tenant",
             "lorebind_knowledge.events": "Event Extension",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, get_args
 
+from lorebind_bindings.mcp_servers import McpServer
+from lorebind_bindings.tool_loop import refuse_repeated
 from lorebind_config.checks.named_code import named_object
-from lorebind_config.declarations.agents import CodeTool
+from lorebind_config.declarations.agents import CodeTool, KnowledgeTool, McpTools
 from lorebind_config.declarations.retrieval import ReadTool
 from lorebind_config.errors import UsageError
 
@@ -50,9 +52,7 @@ def agent_request(
     if agent is None:
         return {"tools": reading} if reading else {}
     tools = [*(_tools(scope, service, counter, agent) if agent.tools else []), *reading]
-    for tool, name in enumerate(names := [tool.name for tool in tools]):
-        if name in names[:tool]:
-            raise UsageError(f"agent {agent.id!r} has two tools with the name {name!r}")
+    refuse_repeated(tools, f"agent {agent.id!r}")
     return {
         "instructions": agent.instructions,
         "tools": tools,
@@ -90,18 +90,21 @@ def tool_bindings(scope: BindingScope) -> list[ResolvedBinding]:
     """Return the bindings that the knowledge tools search which `agent_request` makes."""
     agent = scope.answers()
     tools = agent.tools if agent else ()
-    return [scope.resolve_tool(tool) for tool in tools if not isinstance(tool, CodeTool)]
+    return [scope.resolve_tool(tool) for tool in tools if isinstance(tool, KnowledgeTool)]
 
 
 def _tools(
     scope: BindingScope, service: KnowledgeService, counter: TokenCounter, agent: AgentDeclaration
-) -> list[BaseTool]:
+) -> list[BaseTool | McpServer]:
     from lorebind_bindings.langchain.tool import knowledge_tool  # importing LangChain takes 0.5 s
 
-    tools: list[BaseTool] = []
+    tools: list[BaseTool | McpServer] = []
     for declared in agent.tools:
+        tool: BaseTool | McpServer
         if isinstance(declared, CodeTool):
             tool = _of_code(declared, scope.loaded.environment)
+        elif isinstance(declared, McpTools):
+            tool = McpServer(declared.mcp, scope.loaded.environment)
         else:
             about = scope.loaded.knowledge_base(declared.id, scope.workflow)[0].description.strip()
             tool = knowledge_tool(

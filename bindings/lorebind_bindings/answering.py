@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from lorebind_bindings.injecting import Injection
+    from lorebind_bindings.mcp_servers import McpServer
     from lorebind_bindings.prompt_template import Block, Prompt
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.retrieving import BoundResult, Verdict
@@ -102,8 +103,8 @@ class Request:
     """The budget of all passages together in tokens, see `assemble_together`."""
     config: RunnableConfig | None = None
     """Callbacks, tags and metadata for the model calls and the tool calls."""
-    tools: Sequence[BaseTool] = ()
-    """Tools that the model may call before it answers."""
+    tools: Sequence[BaseTool | McpServer] = ()
+    """Tools that the model may call before it answers, and servers that have some."""
     max_iterations: int = 10
     """Maximum number of rounds of tool calls. Parallel calls count as one round."""
     output_schema: Mapping[str, Any] | None = None
@@ -163,17 +164,21 @@ async def answer(
     """
     with as_tenant(service.tenant):  # for the code of tools
         prepared = await _prepare(service, bindings, model, counter, request, on_reply)
-        while True:
-            with naming_failures(model):
-                client = prepared.loop.client(model)
-                response: AIMessage = await call_client(
-                    partial(client.invoke, **prepared.settings),
-                    partial(client.ainvoke, **prepared.settings),
-                    prepared.messages,
-                    request.config,
-                )
-            if not await prepared.goes_on(response):
-                return await _finish(prepared, response)
+        try:
+            await prepared.loop.open()
+            while True:
+                with naming_failures(model):
+                    client = prepared.loop.client(model)
+                    response: AIMessage = await call_client(
+                        partial(client.invoke, **prepared.settings),
+                        partial(client.ainvoke, **prepared.settings),
+                        prepared.messages,
+                        request.config,
+                    )
+                if not await prepared.goes_on(response):
+                    return await _finish(prepared, response)
+        finally:
+            await prepared.loop.close()
 
 
 class AnswerStream:
@@ -239,17 +244,23 @@ class AnswerStream:
     async def __aiter__(self) -> AsyncGenerator[str, None]:
         self._begin()
         prepared = await self._ready()
-        while True:
-            self._whole = None
-            with naming_failures(self._model):
-                client = prepared.loop.client(self._model)
-                chunks: Any = client.astream(prepared.messages, self._config, **prepared.settings)
-                async with aclosing(chunks):
-                    while (chunk := await self._anext(chunks)) is not None:
-                        if (text := self._heard(chunk)) and not prepared.loop.output:
-                            yield text
-            if not await self._goes_on(prepared):
-                break
+        try:
+            await prepared.loop.open()
+            while True:
+                self._whole = None
+                with naming_failures(self._model):
+                    client = prepared.loop.client(self._model)
+                    chunks: Any = client.astream(
+                        prepared.messages, self._config, **prepared.settings
+                    )
+                    async with aclosing(chunks):
+                        while (chunk := await self._anext(chunks)) is not None:
+                            if (text := self._heard(chunk)) and not prepared.loop.output:
+                                yield text
+                if not await self._goes_on(prepared):
+                    break
+        finally:
+            await prepared.loop.close()
         self._answer = await _finish(prepared, self._whole)
         if prepared.loop.output:
             yield self._answer.text
@@ -257,17 +268,23 @@ class AnswerStream:
     def __iter__(self) -> Iterator[str]:
         self._begin()
         prepared = run(self._ready())
-        while True:
-            self._whole = None
-            with naming_failures(self._model):
-                client = prepared.loop.client(self._model)
-                chunks: Any = client.stream(prepared.messages, self._config, **prepared.settings)
-                with closing(chunks):
-                    while (chunk := self._next(chunks)) is not None:
-                        if (text := self._heard(chunk)) and not prepared.loop.output:
-                            yield text
-            if not run(self._goes_on(prepared)):
-                break
+        try:
+            run(prepared.loop.open())
+            while True:
+                self._whole = None
+                with naming_failures(self._model):
+                    client = prepared.loop.client(self._model)
+                    chunks: Any = client.stream(
+                        prepared.messages, self._config, **prepared.settings
+                    )
+                    with closing(chunks):
+                        while (chunk := self._next(chunks)) is not None:
+                            if (text := self._heard(chunk)) and not prepared.loop.output:
+                                yield text
+                if not run(self._goes_on(prepared)):
+                    break
+        finally:
+            run(prepared.loop.close())
         self._answer = finished(prepared, self._whole)
         if prepared.loop.output:
             yield self._answer.text

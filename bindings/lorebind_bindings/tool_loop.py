@@ -8,13 +8,14 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lorebind_bindings.mcp_servers import McpServer
 from lorebind_bindings.structured_output import ANSWER_TOOL
 from lorebind_config.errors import LorebindError, ModelError, UsageError, did_you_mean
 from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.plumbing.bridge import call_client, only_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -48,7 +49,8 @@ class _Runtime:
 class ToolLoop:
     """The tools of a model for one answer, and the calls it has made."""
 
-    tools: Sequence[BaseTool] = ()
+    declared: Sequence[BaseTool | McpServer] = ()
+    """The tools, and the servers whose tools `open` adds."""
     max_iterations: int = 10
     """Maximum number of rounds of tool calls; another round raises an error."""
     search: BaseTool | None = None
@@ -66,6 +68,33 @@ class ToolLoop:
     """The model's messages before its answer, one per round."""
     tool_replies: list[BaseMessage] = field(default_factory=list)
     """The replies of the tools."""
+    tools: list[BaseTool] = field(default_factory=list)
+
+    async def open(self) -> None:
+        """Open the servers of tools. `close` must follow.
+
+        Raises:
+            ToolError: a server cannot be used.
+            UsageError: two tools have the same name.
+        """
+        opening = [server.open() for server in self._servers()]
+        results = await asyncio.gather(*opening, return_exceptions=True)
+        for failure in results:
+            if isinstance(failure, BaseException):
+                raise failure
+        served: Iterator[Any] = iter(results)
+        self.tools = []
+        for item in self.declared:
+            self.tools += next(served) if isinstance(item, McpServer) else [item]
+        hint = "; set 'prefix' for an MCP server, or choose its 'tools'"
+        refuse_repeated(self.tools, hint=hint if self._servers() else "")
+
+    async def close(self) -> None:
+        """Close the servers of tools."""
+        await asyncio.gather(*(server.close() for server in self._servers()))
+
+    def _servers(self) -> list[McpServer]:
+        return [item for item in self.declared if isinstance(item, McpServer)]
 
     def client(self, model: BaseChatModel) -> Any:
         """Return the model with the tools that it may call now.
@@ -202,6 +231,25 @@ class ToolLoop:
                 "understands; return text or JSON values"
             )
         return result
+
+
+def refuse_repeated(
+    tools: Sequence[BaseTool | McpServer], of: str = "the agent", hint: str = ""
+) -> None:
+    """Check the names of tools.
+
+    Args:
+        tools: the tools; servers, whose tools are not known yet, are skipped.
+        of: what has the tools, in the message.
+        hint: what to do, in the message.
+
+    Raises:
+        UsageError: two tools have the same name.
+    """
+    names = [tool.name for tool in tools if not isinstance(tool, McpServer)]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise UsageError(f"{of} has two tools with the name {name!r}{hint}")
 
 
 def _error(call: Any, text: str) -> ToolMessage:

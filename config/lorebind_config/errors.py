@@ -21,6 +21,7 @@ LorebindError
 │   └── IngestRunningError                another ingest of the same knowledge base is running
 ├── RateLimitError                        the caller: too many queries, and when to retry
 ├── ModelError                            the operator: the chat model failed
+├── ToolError                             the operator: the server of an agent's tools failed
 ├── TaskError                             the author of the workflow: a task of a run failed
 └── ThreadRefusedError                    the caller: a thread cannot be run or resumed like this
 """
@@ -176,6 +177,10 @@ class RateLimitError(LorebindError):
 
 class ModelError(LorebindError):
     """A chat model cannot be created, or failed to answer."""
+
+
+class ToolError(LorebindError):
+    """A server whose tools an agent can call does not run, or does not have these tools."""
 
 
 class TaskError(LorebindError):

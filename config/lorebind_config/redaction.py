@@ -85,7 +85,7 @@ def redacted_message(
         resolved: the same settings with templates filled in; the filled-in values are removed.
         values: further values to remove, as for `without`.
     """
-    secrets = {*_held(holder), *_filled_in(written, resolved)}
+    secrets = {*_held(holder), *filled_in(written, resolved)}
     hidden = dict.fromkeys(filter(None, secrets), HIDDEN)
     return f"{type(error).__name__}: {message_of(error, {**hidden, **(values or {})})}"
 
@@ -143,12 +143,18 @@ def _held(holder: object) -> Iterator[str]:
             yield reveal()
 
 
-def _filled_in(written: Any, resolved: Any) -> Iterator[str]:
+def filled_in(written: Any, resolved: Any) -> Iterator[str]:
+    """Yield the texts of settings that templates have changed.
+
+    Args:
+        written: the settings as written in the configuration.
+        resolved: the same settings with templates filled in.
+    """
     if isinstance(resolved, dict):
         for key, value in resolved.items():
-            yield from _filled_in(written[key], value)
+            yield from filled_in(written[key], value)
     elif isinstance(resolved, list):
         for before, value in zip(written, resolved, strict=True):
-            yield from _filled_in(before, value)
+            yield from filled_in(before, value)
     elif isinstance(resolved, str) and resolved != written:
         yield resolved

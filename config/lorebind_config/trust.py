@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -20,6 +21,7 @@ from lorebind_config.checks.named_code import code_named
 from lorebind_config.checks.template_checks import texts
 from lorebind_config.declarations.base import OUTSIDE, Declaration, Path, Position, Wants, within
 from lorebind_config.declarations.kinds import is_plugins
+from lorebind_config.declarations.mcp_servers import McpServerDeclaration
 from lorebind_config.declarations.values import leaves_project
 from lorebind_config.errors import ConfigurationError
 from lorebind_config.namespace import digest
@@ -209,6 +211,21 @@ def _parts(top: Declaration) -> Iterator[dict[Path, Declaration]]:
     yield from parts.values()
 
 
+def _program(declared: Declaration) -> list[str]:
+    """Return the words of the command that a declaration runs, as written."""
+    if not isinstance(declared, McpServerDeclaration) or declared.command is None:
+        return []
+    return [declared.command, *declared.args]
+
+
+def _hash_of(file: FilePath) -> str:
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
 class _Part:
     """An embedder, a source or another part of a project, with its nested settings."""
 
@@ -222,6 +239,7 @@ class _Part:
         self._by = self._head.label if name is None else f"{self._head.label} {name!r}"
         self._sends = self._head.label not in _SEND_NOTHING
         self._code = [str(code) for item in part.values() for _, code in code_named(item)]
+        self._code += [shlex.join(words) for item in part.values() if (words := _program(item))]
         self._trusts = [(item, *need) for item in part.values() for need in item.needs_trust()]
 
     def demands(self) -> Iterator[TrustRequirement]:
@@ -260,9 +278,26 @@ class _Part:
             ]
             at = declared.position(*place)
             yield _demand(at, self._by, "run", f"{named}, {home}{others}", *code)
+        if _program(declared):
+            yield self._starts(declared)
         if is_plugins(declared):
             what = f"the installed plugin {getattr(declared, declared.kind_key)!r}"
             yield _demand(declared.position(declared.kind_key), self._by, "run", what)
+
+    def _starts(self, declared: Declaration) -> TrustRequirement:
+        """Return the demand to run a command, with the bytes of the files that it names."""
+        words = [str(filled_in(word, self._environment)[0]) for word in _program(declared)]
+        files = {
+            word: self._root / word
+            for word in words
+            if not leaves_project(word) and (self._root / word).is_file()
+        }
+        code = [*words, *(_hash_of(file) for file in files.values())]
+        variables = [f"{name}={value}" for name, value in getattr(declared, "env", {}).items()]
+        what = f"the command {shlex.join([*variables, *_program(declared)])}"
+        others = f", with {', '.join(files)}" if files else ""
+        at = declared.position("command")
+        return _demand(at, self._by, "run", f"{what}{others}", *code)
 
     def _reads(self, declared: Declaration) -> Iterator[tuple[Path, bool, str]]:
         """Yield the place and the words of each variable in a declaration's templates, and of each

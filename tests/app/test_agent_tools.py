@@ -310,7 +310,9 @@ def test_tools_that_are_objects(tmp_path: Path) -> None:
         assert results(model)[0].text == "It rains in Rome."
     with pytest.raises(ConfigurationError, match=r"tools\[0\]: expected a mapping, got the number"):
         Project.build({"agents": [{"id": "a", "tools": [5]}]}, root=tmp_path)
-    with pytest.raises(ConfigurationError, match="a tool needs the key 'call' or 'knowledge'; "):
+    with pytest.raises(
+        ConfigurationError, match="a tool needs the key 'call', 'knowledge' or 'mcp'; "
+    ):
         Project.build({"agents": [{"id": "a", "tools": [{"name": "x"}]}]}, root=tmp_path)
 
 

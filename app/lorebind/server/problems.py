@@ -56,6 +56,7 @@ STATUS = {
     "reranker_failed": 502,
     "model_failed": 502,
     "source_failed": 502,
+    "tool_failed": 502,
     "task_failed": 502,
     "store_unavailable": 503,
     "not_installed": 503,
@@ -85,6 +86,7 @@ _CODES: tuple[tuple[type[errors.LorebindError], str], ...] = (
     (errors.IngestRefusedError, "mass_delete_refused"),
     (errors.RateLimitError, "rate_limited"),
     (errors.ModelError, "model_failed"),
+    (errors.ToolError, "tool_failed"),
     (errors.ThreadRefusedError, "thread_refused"),
 )
 

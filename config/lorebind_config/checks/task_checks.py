@@ -8,7 +8,12 @@ from typing import Any
 from lorebind_config.checks.conditions import Condition, ConditionError, compile_condition
 from lorebind_config.checks.json_schemas import schema_faults
 from lorebind_config.checks.task_names import Names, task_scopes
-from lorebind_config.declarations.agents import AgentDeclaration, CodeTool, KnowledgeTool
+from lorebind_config.declarations.agents import (
+    AgentDeclaration,
+    CodeTool,
+    KnowledgeTool,
+    McpTools,
+)
 from lorebind_config.declarations.base import Declaration
 from lorebind_config.declarations.models import EXTRACTIVE, ModelDeclaration
 from lorebind_config.declarations.project import selected
@@ -68,11 +73,14 @@ def _repeated(agent: AgentDeclaration) -> Iterator[Problem]:
             first[called] = tool
 
 
-def _called(tool: CodeTool | KnowledgeTool) -> str | None:
+def _called(tool: CodeTool | KnowledgeTool | McpTools) -> str | None:
     """Return the name that the tool must not share with others, or its code path for a function.
 
-    None if it could not be read. The name of a function is known only after it is imported.
+    None if it could not be read. The name of a function is known only after it is imported, and
+    the names of a server's tools when it runs.
     """
+    if isinstance(tool, McpTools):
+        return None
     name = tool.call if isinstance(tool, CodeTool) else (tool.name or tool.knowledge)
     if not isinstance(name, str):
         return None

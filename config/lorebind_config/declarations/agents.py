@@ -13,6 +13,7 @@ from pydantic import (
 
 from lorebind_config.declarations.base import Declaration, Id, Matching, OrForm, refused
 from lorebind_config.declarations.bindings import BindingBase, BindingDeclaration
+from lorebind_config.declarations.mcp_servers import McpServerDeclaration
 from lorebind_config.declarations.objects import FactoryOrObject, is_object
 from lorebind_config.declarations.retrieval import ReadTool
 from lorebind_config.declarations.values import FACTORY_PATH, JsonMap
@@ -74,6 +75,15 @@ class KnowledgeTool(BindingBase):
         return self.name or search_tool_name([self.knowledge])
 
 
+class McpTools(Declaration):
+    """The tools of an MCP server."""
+
+    label: ClassVar[str] = "tool"
+    marked_by: ClassVar[str] = "mcp"
+
+    mcp: McpServerDeclaration = Field(description="The server. The extra `mcp` has its client.")
+
+
 def search_tool_name(kb_ids: Iterable[str]) -> str:
     """Return the default name of a tool that searches knowledge bases."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", f"search_{'_'.join(kb_ids)}")[:_LONGEST_NAME]
@@ -83,20 +93,26 @@ def _spelt_out(value: Any) -> Any:
     if isinstance(value, str) and ":" not in value:
         hint = f"for a knowledge base write {{ knowledge: {value} }}"
         raise refused(f"{value!r} is not of the form 'module:name'", hint)
-    if isinstance(value, dict) and not value.keys() & {"call", "knowledge"}:
-        hint = "write { call: 'module:name' } for code, { knowledge: ID } for a search"
-        raise refused("a tool needs the key 'call' or 'knowledge'", hint)
+    if isinstance(value, dict) and not value.keys() & {"call", "knowledge", "mcp"}:
+        hint = (
+            "write { call: 'module:name' } for code, { knowledge: ID } for a search, "
+            "{ mcp: { command: … } } or { mcp: { url: … } } for the tools of a server"
+        )
+        raise refused("a tool needs the key 'call', 'knowledge' or 'mcp'", hint)
     is_tool = not isinstance(value, Declaration) and is_object(value)
     return {"call": value} if isinstance(value, str) or is_tool else value
 
 
 def _kind_of_tool(value: Any) -> str:
-    is_code = isinstance(value, CodeTool) or (isinstance(value, dict) and "call" in value)
-    return CodeTool.__name__ if is_code else KnowledgeTool.__name__
+    for kind in (CodeTool, McpTools):
+        if isinstance(value, kind) or (isinstance(value, dict) and kind.marked_by in value):
+            return kind.__name__
+    return KnowledgeTool.__name__
 
 
 ToolDeclaration: TypeAlias = Annotated[
     Annotated[CodeTool, Tag(CodeTool.__name__)]
+    | Annotated[McpTools, Tag(McpTools.__name__)]
     | Annotated[KnowledgeTool, Tag(KnowledgeTool.__name__)],
     Discriminator(_kind_of_tool),
     BeforeValidator(_spelt_out),

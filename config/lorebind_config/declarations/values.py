@@ -185,6 +185,18 @@ ConfigMap = Annotated[
     WithJsonSchema({"type": "object", "patternProperties": SECRET_SETTINGS}),
 ]
 """Settings passed on unchanged. Keys such as `api_key` accept templates only."""
+TextMap = Annotated[
+    dict[str, str],
+    AfterValidator(_config),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "patternProperties": SECRET_SETTINGS,
+        }
+    ),
+]
+"""A mapping of texts. Keys such as `api_key` accept templates only."""
 MetadataMap = Annotated[
     dict[str, Any],
     AfterValidator(_metadata),
