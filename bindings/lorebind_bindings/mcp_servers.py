@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lorebind_config.declarations.mcp_servers import McpServerDeclaration
     from lorebind_config.templates import Environment
 
+_PURPOSE = "the tools of an MCP server"
 _OPEN_SECONDS = 30.0
 """How long a server may take to start and to list its tools."""
 _CALL_SECONDS = 300.0
@@ -48,6 +49,10 @@ class McpServer:
         self._declared, self._environment = declared, environment
         self._written = declared.model_dump(include=set(declared.templated))
         self._settings: dict[str, Any] = {}
+        self._errors: TextIO | None = None
+        """What the command has written to its standard error."""
+        self._refusal = ""
+        """The status of the last answer over HTTP that was an error."""
         self._running: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
@@ -75,6 +80,8 @@ class McpServer:
         try:
             return self._chosen(await opened)
         except BaseException:
+            if opened.cancelled():  # by the caller, who does not wait for the server
+                self._running.cancel()
             await self.close()
             raise
 
@@ -89,12 +96,9 @@ class McpServer:
         self._running = None
 
     async def _run(self, opened: asyncio.Future[list[StructuredTool]]) -> None:
-        with tempfile.TemporaryFile("w+") as errors:
+        with tempfile.TemporaryFile("w+", errors="replace") as self._errors:
             try:
-                async with (
-                    asyncio.timeout(_OPEN_SECONDS) as limit,
-                    self._adapter(errors) as adapter,
-                ):
+                async with asyncio.timeout(_OPEN_SECONDS) as limit, self._adapter() as adapter:
                     tools = await adapter.list_tools()
                     limit.reschedule(None)
                     if not opened.done():
@@ -105,14 +109,16 @@ class McpServer:
                 raise
             except Exception as error:  # whatever the server and its client do
                 if not opened.done():
-                    opened.set_exception(self._failure(error, errors))
+                    opened.set_exception(self._failure(error))
 
-    def _adapter(self, errors: TextIO) -> Any:
+    def _adapter(self) -> Any:
         adapters, clients, transports = _imported()
         declared = self._settings
         if declared["url"] is not None:
             transport = transports.StreamableHttpTransport(
-                declared["url"], headers=declared["headers"]
+                declared["url"],
+                headers=declared["headers"],
+                httpx_client_factory=self._http_client,
             )
         else:
             root = self._environment.root.resolve()
@@ -124,7 +130,7 @@ class McpServer:
                 env=declared["env"],
                 cwd=str(root),
                 keep_alive=False,
-                log_file=errors,
+                log_file=self._errors,
             )
         client = clients.Client(
             transport,
@@ -133,6 +139,20 @@ class McpServer:
             elicitation_handler=_declines,
         )
         return adapters.MCPAdapter(client)
+
+    def _http_client(self, *, follow_redirects: bool, **settings: Any) -> Any:
+        """Return a client that remembers refusals, which the errors of the SDK do not name.
+
+        It follows redirects within the server only, as the SDK does by default, so that no other
+        host receives the headers.
+        """
+        httpx2 = import_extra("httpx2", extra="mcp", purpose=_PURPOSE)
+
+        async def note(response: Any) -> None:
+            if response.is_error:
+                self._refusal = f"{response.status_code} {response.reason_phrase}".strip()
+
+        return httpx2.AsyncClient(**settings, event_hooks={"response": [note]})
 
     def _chosen(self, tools: list[StructuredTool]) -> list[BaseTool]:
         by_name = {tool.name: tool for tool in tools}
@@ -170,13 +190,15 @@ class McpServer:
 
         return call_tool
 
-    def _failure(self, error: Exception, errors: TextIO | None = None) -> LorebindError:
+    def _failure(self, error: Exception) -> LorebindError:
         if isinstance(error, LorebindError):
             return error
         reason = f"{type(error).__name__}: {text_of(error)}"
+        if self._refusal:
+            reason = f"it answered {self._refusal}; check its 'url' and 'headers'"
         if isinstance(error, TimeoutError):
             reason = f"no answer within {_OPEN_SECONDS:g} s"
-        if self._declared.command is not None and errors and (last := _last_lines(errors)):
+        if self._errors is not None and (last := _last_lines(self._errors)):
             reason += f"; its last lines: {last}"
         hidden = dict.fromkeys(filled_in(self._written, self._settings), HIDDEN)
         return ToolError(f"{self.title} cannot be used: {without(reason, hidden)}")
@@ -210,8 +232,7 @@ def _imported() -> tuple[Any, Any, Any]:
     with _quiet_import(), warnings.catch_warnings():
         warnings.simplefilter("ignore", LangChainBetaWarning)
         names = ("fastmcp", "langchain.mcp", "fastmcp.client", "fastmcp.client.transports")
-        purpose = "the tools of an MCP server"
-        _, *modules = (import_extra(name, extra="mcp", purpose=purpose) for name in names)
+        _, *modules = (import_extra(name, extra="mcp", purpose=_PURPOSE) for name in names)
     return modules[0], modules[1], modules[2]
 
 
