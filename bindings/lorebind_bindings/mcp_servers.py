@@ -30,7 +30,7 @@ _CALL_SECONDS = 300.0
 """How long a call of a tool may take."""
 _CLOSE_SECONDS = 10.0
 _MOST_TOOLS = 128
-"""What the APIs of chat models accept."""
+"""The number of tools that the APIs of chat models accept."""
 _MOST_CHARACTERS = 200_000
 """The longest text of a result; more would fill the context of most models."""
 _LAST_LINES = 5
@@ -50,7 +50,7 @@ class McpServer:
         self._written = declared.model_dump(include=set(declared.templated))
         self._settings: dict[str, Any] = {}
         self._errors: TextIO | None = None
-        """What the command has written to its standard error."""
+        """The standard error of the command."""
         self._refusal = ""
         """The status of the last answer over HTTP that was an error."""
         self._running: asyncio.Task[None] | None = None
