@@ -45,7 +45,7 @@ from sqlalchemy.exc import ProgrammingError
 from lorebind_config.errors import IngestRunningError, LorebindError, StoreError
 from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.ledger import Manifest
+from lorebind_knowledge.catalog.indexes import Manifest
 from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.databases import PostgresDatabase
 from lorebind_knowledge.database.postgres_address import PostgresAddress
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 
     from langchain_core.embeddings import Embeddings
 
+    from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.records import Vector
 

@@ -55,7 +55,7 @@ from lorebind_knowledge.stores import MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from lorebind_knowledge.catalog.ledger import Manifest
+    from lorebind_knowledge.catalog.indexes import Manifest
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 

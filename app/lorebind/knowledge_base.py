@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from lorebind.at_place import AtPlace
 from lorebind.declaration_methods import KnowledgeBaseInfo, described
 from lorebind.document_methods import DocumentMethods
+from lorebind.index_methods import IndexMethods
 from lorebind_bindings import BindingScope, bind, ingest_scope, override, override_settings
 from lorebind_config.declarations.retrieval import NEEDS_VECTORS
 from lorebind_config.errors import UsageError
@@ -50,7 +51,7 @@ class IngestSettings(TypedDict, total=False):
     run_id: str | None
 
 
-class KnowledgeBase(DocumentMethods, AtPlace):
+class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
     """A knowledge base of a project, as `project.knowledge_base("docs")` returns it.
 
     Every operation has a sync version, such as `query`, and an async version, such as `aquery`. A

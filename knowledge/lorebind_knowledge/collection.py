@@ -17,7 +17,7 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from lorebind_config.errors import IndexMismatchError, UsageError, did_you_mean
 from lorebind_config.namespace import PROJECT_SCOPE, Namespace, current_tenant, tenant
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.ledger import Manifest
+from lorebind_knowledge.catalog.indexes import Manifest
 from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
     from lorebind_knowledge.catalog.chunks import StoredChunk
+    from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.records import Vector

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from lorebind_config.checks.template_checks import run_references, run_values
+from lorebind_config.editing.resources import export_resources
 from lorebind_config.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.embedders.wrapper import AnnouncingEmbedder
@@ -18,6 +19,8 @@ from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.make import make_source
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lorebind_config.declarations.embedders import EmbedderDeclaration
     from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
     from lorebind_config.declarations.retrieval import RetrievalDeclaration, WeakLevels
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.events import Events
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
+    from lorebind_knowledge.packing.report import PackReport, UnpackReport
     from lorebind_knowledge.parts import Parts
     from lorebind_knowledge.records import MatchingTerms, QueryResult
     from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
@@ -206,6 +210,30 @@ class KnowledgeHandle:
             loading=self._parts.loading,
             large_chunks=declaration.chunking.exceeds_default,
             token_price=self._embedder.token_price,
+        )
+
+    async def pack(self, out: BinaryIO) -> PackReport:
+        """Write it to a binary stream; see `lorebind_knowledge.packing.pack.pack`."""
+        from lorebind_knowledge.packing.pack import pack
+
+        workflow = self.scope.partition("workflow/")[2] or None
+        declaration = export_resources(self._loaded, self.id, workflow)
+        declaration.pop("vector_dbs", None)  # another project has its own
+        return await pack(self.kb, declaration, out)
+
+    async def unpack(
+        self, path: Path | str | BinaryIO, *, wait: bool = False, run_id: str | None = None
+    ) -> UnpackReport:
+        """Replace its index by that of a pack; see `lorebind_knowledge.packing.unpack.unpack`."""
+        from lorebind_knowledge.packing.unpack import unpack
+
+        return await unpack(
+            self.kb,
+            path,
+            declared=self.declaration.written(),
+            token_price=self._embedder.token_price,
+            wait=wait,
+            run_id=run_id,
         )
 
     async def read(self, read: Callable[..., R], *args: Any, **options: Any) -> R:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from lorebind import Project
-from lorebind_knowledge.catalog.ledger import IndexEntry
+from lorebind_knowledge.catalog.indexes import IndexEntry
 from lorebind_knowledge.catalog.postings import TERMS, WORDS
 from lorebind_knowledge.catalog.versions import LIVE
 from lorebind_knowledge.cosines import score_of

@@ -64,6 +64,8 @@ COMMANDS: list[list[str]] = [
     ["knowledge", "delete"],
     ["knowledge", "runs"],
     ["knowledge", "stats"],
+    ["knowledge", "pack"],
+    ["knowledge", "unpack"],
     ["knowledge", "watch"],
     ["bindings"],
     ["bindings", "explain"],

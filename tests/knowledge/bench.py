@@ -15,7 +15,7 @@ from lorebind_config.declarations.retrieval import RetrievalDeclaration, WeakLev
 from lorebind_config.namespace import PROJECT_SCOPE, Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.chunks import StoredChunk
-from lorebind_knowledge.catalog.ledger import IndexEntry
+from lorebind_knowledge.catalog.indexes import IndexEntry
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 from lorebind_knowledge.embedders.hashing import HashingEmbedder

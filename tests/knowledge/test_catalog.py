@@ -17,8 +17,9 @@ from lorebind_config.errors import EmbedderError, StoreError
 from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.chunks import Chunks
+from lorebind_knowledge.catalog.indexes import IndexEntry, Manifest
 from lorebind_knowledge.catalog.leases import Lease
-from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry, Manifest, remove_documents
+from lorebind_knowledge.catalog.ledger import DocumentEntry, remove_documents
 from lorebind_knowledge.database import sqlite as database
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.records import Record

@@ -14,7 +14,8 @@ import pytest
 from lorebind_config.namespace import IndexKey, Namespace, document_id
 from lorebind_knowledge.catalog.added import AddedDocument
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.ledger import DocumentEntry, Manifest
+from lorebind_knowledge.catalog.indexes import Manifest
+from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.catalog.runs import Runs
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.documents.listing import (

@@ -12,7 +12,7 @@ import pytest
 
 from lorebind_config.namespace import Namespace
 from lorebind_knowledge.catalog.chunks import Chunks
-from lorebind_knowledge.catalog.ledger import Manifest
+from lorebind_knowledge.catalog.indexes import Manifest
 from lorebind_knowledge.catalog.postings import WORDS, read_postings, read_segments, segments_of
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.index.index import Index

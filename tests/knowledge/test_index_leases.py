@@ -17,8 +17,9 @@ import pytest
 from lorebind_config.errors import IngestRunningError, LeaseLostError
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.indexes import IndexEntry, Manifest
 from lorebind_knowledge.catalog.leases import Lease
-from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry, Ledger, Manifest
+from lorebind_knowledge.catalog.ledger import DocumentEntry, Ledger
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.testing.index_driver import HERE, Driver, record, vector
 from lorebind_knowledge.testing.index_recovery import (

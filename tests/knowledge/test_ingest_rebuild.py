@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from lorebind_config.errors import EmbedderError, IndexMismatchError, StoreError
-from lorebind_knowledge.catalog.ledger import IndexEntry, Ledger
+from lorebind_knowledge.catalog.indexes import IndexEntry
+from lorebind_knowledge.catalog.ledger import Ledger
 from lorebind_knowledge.plumbing import bridge
 from lorebind_knowledge.records import Partition
 

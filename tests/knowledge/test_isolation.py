@@ -17,7 +17,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from lorebind_config.namespace import Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.ledger import Manifest
+from lorebind_knowledge.catalog.indexes import Manifest
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.stores.langchain.recipe import Recipe
 from lorebind_knowledge.stores.langchain.store import LangChainStore

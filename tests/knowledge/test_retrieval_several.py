@@ -24,7 +24,7 @@ from lorebind_config.errors import (
     UsageError,
 )
 from lorebind_config.namespace import Namespace
-from lorebind_knowledge.catalog.ledger import IndexEntry
+from lorebind_knowledge.catalog.indexes import IndexEntry
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.ingest.engine import ingest as ingest_corpus
 from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase

@@ -11,7 +11,7 @@ from typing import Any
 
 from lorebind import Project
 from lorebind_knowledge.catalog.chunks import State
-from lorebind_knowledge.catalog.ledger import IndexEntry
+from lorebind_knowledge.catalog.indexes import IndexEntry
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.plumbing.bridge import finish
 from tests.acceptance.helpers import served

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorebind.cli import documents, reading
+from lorebind.cli import documents, packing, reading
 from lorebind.cli.bindings import print_binding
 from lorebind.cli.indexes import Indexes
 from lorebind.cli.ingesting import (
@@ -59,6 +59,8 @@ for command in (
     documents.delete,
     documents.runs,
     documents.stats,
+    packing.pack,
+    packing.unpack,
     watch,
 ):
     app.command()(command)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -24,6 +25,7 @@ TOKEN = "LOREBIND_TOKEN"
 _RETRY = RetryConfig(attempts=4, backoff_ms=0, max_backoff_ms=30_000)
 """No wait of its own, because an answer that asks for a retry says after how many seconds."""
 _BUSY = (429, 503)
+_BLOCK = 1 << 20
 _PAGE = 100  # the largest that a server sends
 _PREFIX, _UNIX = "/api/v0", "unix:"
 _CONNECT_SECONDS, _ANSWER_SECONDS = 10, 60
@@ -38,6 +40,18 @@ class SentEvent(NamedTuple):
     id: str
     name: str
     data: Any
+
+
+class _Blocks:
+    """The bytes of a file, again for each attempt to send them."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self._file.open("rb") as opened:
+            while block := opened.read(_BLOCK):
+                yield block
 
 
 class ConnectionLostError(ServerError):
@@ -113,6 +127,29 @@ class Connection:
         """
         self._awaited("DELETE", path, params=_without_none(parameters))
 
+    def download(self, path: str, **parameters: Any) -> Iterator[bytes]:
+        """Yield the bytes of a file that the server makes; parameters that are None are omitted.
+
+        Raises:
+            LorebindError: as for `get`, or while the bytes are read.
+        """
+        response = self._answer("POST", path, stream=True, params=_without_none(parameters))
+        with closing(response), self._naming_server():
+            yield from response.iter_bytes()
+
+    def upload(self, path: str, file: Path, **parameters: Any) -> Any:
+        """Send a file, and return the data of the answer, however long that takes.
+
+        Raises:
+            LorebindError: as for `get`.
+        """
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Length": str(file.stat().st_size),
+        }
+        params = _without_none(parameters)
+        return self._awaited("POST", path, content=_Blocks(file), headers=headers, params=params)
+
     def _awaited(self, method: str, path: str, **options: Any) -> Any:
         """Return the data of the only event that answers a request."""
         with self.events(method, path, **options) as events:
@@ -150,7 +187,7 @@ class Connection:
         Raises:
             LorebindError: as for `get`, or while the events are read.
         """
-        headers = {"Accept": "text/event-stream"}
+        headers = {"Accept": "text/event-stream", **options.pop("headers", {})}
         if after is not None:
             headers["Last-Event-ID"] = after
         response = self._answer(method, path, stream=True, headers=headers, **options)

@@ -6,6 +6,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorebind.declaration_methods import KnowledgeBaseInfo
@@ -27,6 +28,7 @@ from lorebind_knowledge.documents.listing import (
 from lorebind_knowledge.documents.reading import DocumentLines
 from lorebind_knowledge.events import Event, Events, Extension
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+from lorebind_knowledge.packing.report import PackReport, UnpackReport
 from lorebind_knowledge.records import MatchingTerms, QueryResult
 
 if TYPE_CHECKING:
@@ -173,6 +175,28 @@ class RemoteKnowledgeBase:
     ) -> IngestReport:
         """Reindex on the server. The plan is not used."""
         return self._run("reindex", self._body(inputs=dict(inputs or {})))
+
+    def pack(self, path: str | Path) -> PackReport:
+        """Receive the pack that the server writes, and store it once it is complete."""
+        from lorebind_knowledge.packing.archive import PackReader, new_file
+
+        began = time.perf_counter()
+        with new_file(path) as out:
+            for part in self._server.download(f"{self._path}/pack", **self._parameters):
+                out.write(part)
+            with PackReader(out) as reader:
+                manifest, size = reader.manifest, reader.size
+        about = {name: manifest[name] for name in ("documents", "chunks", "added")}
+        about |= {"kb_id": self.id, "embedder": manifest["index"]["embedder"], "bytes": size}
+        return read(PackReport, about | {"seconds": time.perf_counter() - began})
+
+    def unpack(self, path: str | Path) -> UnpackReport:
+        """Send a pack to the server, which unpacks it."""
+        from lorebind_knowledge.packing.archive import PackReader
+
+        with PackReader(path):  # refuses what the server would refuse
+            answer = self._server.upload(f"{self._path}/unpack", Path(path), **self._parameters)
+        return read(UnpackReport, answer)
 
     def _command(self, verb: str) -> Suggestion:
         scope = PROJECT_SCOPE if self.workflow is None else f"workflow/{self.workflow}"

@@ -21,6 +21,7 @@ from lorebind.server.routes import (
     knowledge_bases,
     metadata,
     overview,
+    packs,
     queries,
     reading,
     resources,
@@ -98,6 +99,7 @@ def make_app(
     api = APIRouter(prefix=PREFIX)
     for routes in (
         knowledge_bases,
+        packs,
         runs,
         documents,
         reading,
@@ -126,6 +128,7 @@ def make_app(
         longer=dict.fromkeys(
             (f"{PREFIX}{answers.PATH}", chat_completions.COMPLETIONS), declared.answer_seconds
         ),
+        most_upload_bytes=declared.max_pack_mb * 1024**2,
         log_failure=server.log_failure,
         public=[route.path for route in public],
     )

@@ -227,14 +227,17 @@ def _problems(server: Server, failure: str, stopped: ProblemError) -> Iterator[l
         problems.append(problem_of(error))
 
 
-class EventStream(StreamingResponse):
-    """A stream of events until they end or the caller disconnects."""
+class Stream(StreamingResponse):
+    """An answer in parts, until they end or the caller disconnects."""
 
-    media_type = MEDIA_TYPE
-
-    def __init__(self, server: Server, content: AsyncGenerator[bytes, None]) -> None:
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", "Vary": "Accept"}
-        super().__init__(content, headers=headers)
+    def __init__(
+        self,
+        server: Server,
+        content: AsyncGenerator[bytes, None],
+        media_type: str,
+        headers: Mapping[str, str],
+    ) -> None:
+        super().__init__(content, headers=headers, media_type=media_type)
         self._server, self._content = server, content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -246,6 +249,14 @@ class EventStream(StreamingResponse):
             await super().stream_response(send)
         finally:
             await self._content.aclose()
+
+
+class EventStream(Stream):
+    """A stream of events."""
+
+    def __init__(self, server: Server, content: AsyncGenerator[bytes, None]) -> None:
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", "Vary": "Accept"}
+        super().__init__(server, content, MEDIA_TYPE, headers)
 
 
 def stopped(thread_id: str) -> ProblemError:

@@ -67,6 +67,13 @@ class ServerDeclaration(Declaration):
         description="Time limit of an answer of a chat model, in seconds. All other requests must "
         "be answered within 30 seconds.",
     )
+    max_pack_mb: int = Field(
+        2048,
+        ge=1,
+        le=1_000_000,
+        description="Maximum size in MiB of a file that `unpack` accepts. All other requests may "
+        "have 8 MiB. The file is stored in the folder for temporary files until it is unpacked.",
+    )
     rate_limit: RateLimitDeclaration | None = Field(
         None, description="Limit for the requests of each token. By default there is no limit."
     )

@@ -38,6 +38,13 @@ class AddedDocuments:
 
     def put(self, namespace: Namespace, documents: Sequence[AddedDocument]) -> None:
         """Store all documents or none; documents with the same uri are replaced."""
+        with self._database.writing() as sql:
+            self.put_within(sql, namespace, documents)
+
+    def put_within(
+        self, sql: Sql, namespace: Namespace, documents: Sequence[AddedDocument]
+    ) -> None:
+        """Store documents within a transaction; see `put`."""
         rows = [
             {
                 **owner(namespace),
@@ -50,8 +57,7 @@ class AddedDocuments:
         ]
         changed = ", ".join(f"{name} = excluded.{name}" for name in ("media_type", "metadata"))
         after = f"on conflict ({OWNER}, uri) do update set {changed}, data = excluded.data"
-        with self._database.writing() as sql:
-            sql.insert("catalog_added", rows, after)
+        sql.insert("catalog_added", rows, after)
 
     def remove(self, namespace: Namespace, uri: str) -> None:
         """Delete a document."""

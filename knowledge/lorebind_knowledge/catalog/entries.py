@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lorebind_config.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_knowledge.records import Partition, Record, Vector
+    from lorebind_knowledge.records import Matrix, Partition, Record, Vector
 
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
@@ -66,7 +66,7 @@ def _encoded_terms(record: Record) -> bytes | None:
 
 def unit_vector(vector: Vector) -> Vector:
     """Scale a vector to length 1, in float32. A vector of length 0 stays as it is."""
-    unit: Vector = _normalised(vector[None])[0]
+    unit: Vector = unit_vectors(vector[None])[0]
     return unit
 
 
@@ -90,18 +90,20 @@ def _checked_vectors(records: Sequence[Record], space: Partition) -> list[Vector
     if not finite.all():
         uri = records[int(finite.argmin())].uri
         raise StoreError(f"{space}: {uri!r}: its vector holds NaN or infinity")
-    unit = _normalised(matrix)
+    unit = unit_vectors(matrix)
     unit.setflags(write=False)
     return list(unit)
 
 
-def _normalised(matrix: Any) -> Any:
+def unit_vectors(matrix: Matrix) -> Matrix:
+    """Scale each row of a matrix as `unit_vector` does."""
     import numpy as np
 
     wide = matrix.astype(np.float64)
     length = np.sqrt((wide * wide).sum(axis=-1, keepdims=True))
     length[length == 0] = 1
-    return (wide / length).astype(np.float32)
+    unit: Matrix = (wide / length).astype(np.float32)
+    return unit
 
 
 def _checked_metadata(record: Record, space: Partition) -> str:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import secrets
 import time
 import uuid
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_config.namespace import IndexKey, Namespace, document_id
-from lorebind_knowledge.catalog import leases
-from lorebind_knowledge.catalog.chunks import state_of
+from lorebind_knowledge.catalog.indexes import Indexes
 from lorebind_knowledge.catalog.rows import (
     HERE,
     OURS,
@@ -26,54 +22,12 @@ from lorebind_knowledge.catalog.rows import (
     owner,
     place,
 )
-from lorebind_knowledge.records import Partition
-from lorebind_knowledge.text import terms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from lorebind_knowledge.catalog.chunks import State
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """The settings that an index was built with. It holds vectors of this embedder only."""
-
-    embedder: str
-    """The embedder's name, for messages."""
-    embedder_key: str
-    """The embedder's fingerprint."""
-    dimension: int
-    """The dimension, measured rather than configured."""
-    chunker: str
-    """The fingerprint of chunker and loaders, from the last ingest."""
-    address: str = ""
-    """The digest of the embedder's address, see `Fingerprint.address`."""
-    sparse: str = ""
-    """The name of the sparse embedder of its terms; empty if passages have none."""
-    sparse_key: str = ""
-    """The fingerprint of that embedder."""
-    terms_complete: bool = True
-    """Whether all passages have terms, so that searches use them."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexEntry:
-    """One index of a knowledge base: `active` is searched, `building` is its successor."""
-
-    key: IndexKey
-    state: str
-    manifest: Manifest
-    index_uid: int
-    """A random number, so that an index which reuses the number of a dropped one differs."""
-
-    @property
-    def space(self) -> Partition:
-        """The space of the index in the vector store."""
-        return Partition(self.key, self.index_uid, self.manifest.dimension)
 
 
 class DocumentEntry(NamedTuple):
@@ -112,34 +66,13 @@ Row = TypeVar("Row", DocumentEntry, ServedDocument)
 
 _ROWS_AT_ONCE = 1000
 
-STATES = ("building", "active", "retired")
-"""The states of an index: searched in the future, searched now, to be dropped."""
 
-
-class Ledger:
+class Ledger(Indexes):
     """Reads and writes the catalog's rows; each method is one transaction.
 
     Methods that write need the lease of the knowledge base, and raise LeaseLostError if another
     process has taken over.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def index(self, namespace: Namespace, state: str) -> IndexEntry | None:
-        """Return the newest index in a state, or None."""
-        with self._database.reading() as sql:
-            return self.index_within(sql, namespace, state)
-
-    def index_within(self, sql: Sql, namespace: Namespace, state: str) -> IndexEntry | None:
-        """Return the newest index in a state, or None, within a transaction."""
-        indexes = self._with_states(sql, namespace, state)
-        return indexes[0][0] if indexes else None
-
-    def searched_within(self, sql: Sql, namespace: Namespace) -> tuple[IndexEntry, State] | None:
-        """Return the index that searches read and its state, or None, within a transaction."""
-        indexes = self._with_states(sql, namespace, "active")
-        return indexes[0] if indexes else None
 
     def namespaces(self, project: str) -> list[Namespace]:
         """Return all namespaces of a project, of all tenants, that have any rows."""
@@ -149,61 +82,6 @@ class Ledger:
         )
         with self._database.reading() as sql:
             return sorted(Namespace(*row) for row in sql.run(query, project=project))
-
-    def create_index(self, lease: Lease, manifest: Manifest) -> IndexEntry:
-        """Create an index, which is `building` until it is activated."""
-        namespace = lease.namespace
-        with decoding(self._database, self._writing(lease), "indexes") as sql:
-            ((number,),) = sql.run(
-                f"select coalesce(max(number), 0) + 1 from catalog_indexes where {OURS}",
-                **owner(namespace),
-            )
-            key = IndexKey(namespace, number)
-            entry = IndexEntry(key, "building", manifest, secrets.randbits(62))
-            sql.run(
-                f"insert into catalog_indexes"
-                f" ({OWNER}, number, state, manifest, index_uid, words, created_at)"
-                " values (:tenant, :project, :scope, :kb, :number, :state, :manifest, :index_uid,"
-                " :words, :now)",
-                words=terms.VERSION,
-                **place(key),
-                state=entry.state,
-                manifest=json.dumps(asdict(manifest)),
-                index_uid=entry.index_uid,
-                now=time.time(),
-            )
-        return entry
-
-    def activate_index(self, lease: Lease, key: IndexKey) -> None:
-        """Make this index the one that is searched, and retire the previous one, in one step."""
-        with self._writing(lease) as sql:
-            sql.run(
-                f"update catalog_indexes set state = 'retired' where {OURS} and state = 'active'",
-                **owner(key.namespace),
-            )
-            sql.run(f"update catalog_indexes set state = 'active' where {HERE}", **place(key))
-
-    def retire_index(self, lease: Lease, key: IndexKey) -> None:
-        """Mark an index as to be dropped, so that no ingest resumes it."""
-        with self._writing(lease) as sql:
-            sql.run(f"update catalog_indexes set state = 'retired' where {HERE}", **place(key))
-
-    def set_manifest(
-        self, lease: Lease, key: IndexKey, manifest: Manifest, *, changes_results: bool = False
-    ) -> None:
-        """Replace the manifest of an index; `changes_results` makes a new version of the index."""
-        with self._writing(lease) as sql:
-            sql.run(
-                "update catalog_indexes set manifest = :manifest, version = version + :more"
-                f" where {HERE}",
-                **place(key),
-                manifest=json.dumps(asdict(manifest)),
-                more=int(changes_results),
-            )
-
-    def retired_indexes(self, namespace: Namespace) -> list[IndexEntry]:
-        with self._database.reading() as sql:
-            return [index for index, _ in self._with_states(sql, namespace, "retired")]
 
     def drop_index(self, sql: Sql, key: IndexKey) -> None:
         """Delete the rows of an index and its documents, within a write transaction."""
@@ -414,37 +292,6 @@ class Ledger:
                 check_types(row, _DOCUMENT_TYPES)
         return [DocumentEntry(*row) for row in rows]
 
-    def _with_states(
-        self, sql: Sql, namespace: Namespace, state: str
-    ) -> list[tuple[IndexEntry, State]]:
-        """Return all indexes in a state, newest first."""
-        query = (
-            "select number, manifest, index_uid, version, live, entered from catalog_indexes"
-            f" where {OURS} and state = :state order by number desc"
-        )
-        indexes = []
-        with decoding(self._database, nullcontext(sql), "indexes"):
-            rows = sql.run(query, **owner(namespace), state=state)
-            for number, encoded, index_uid, *counts in rows:
-                check_types((number, index_uid), (int, int))
-                manifest = _manifest(encoded if isinstance(encoded, str) else json.dumps(encoded))
-                index = IndexEntry(IndexKey(namespace, number), state, manifest, index_uid)
-                indexes.append((index, state_of(counts)))
-        return indexes
-
-    @contextmanager
-    def _writing(self, lease: Lease) -> Iterator[Sql]:
-        with self._database.writing() as sql:
-            leases.check(sql, lease)
-            yield sql
-
-
-@lru_cache(maxsize=64)  # read for every question
-def _manifest(encoded: str) -> Manifest:
-    manifest = Manifest(**json.loads(encoded))
-    check_types([getattr(manifest, name) for name in Manifest.__slots__], _MANIFEST_TYPES)
-    return manifest
-
 
 def put_documents(sql: Sql, key: IndexKey, entries: Sequence[DocumentEntry], run_id: str) -> None:
     """Insert or update documents' rows within a transaction.
@@ -491,7 +338,6 @@ def remove_documents(sql: Sql, key: IndexKey, uris: Sequence[str]) -> None:
     )
 
 
-_MANIFEST_TYPES = (str, str, int, str, str, str, str, bool)
 _DOCUMENT_TYPES = tuple(
     type(DocumentEntry._field_defaults.get(name, "")) for name in DocumentEntry._fields
 )

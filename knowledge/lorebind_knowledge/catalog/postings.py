@@ -85,7 +85,7 @@ class Postings(NamedTuple):
     weights: NDArray[np.uint8]
 
 
-class _Terms(NamedTuple):
+class TermPostings(NamedTuple):
     """All postings of a segment, or of a part of it: by term, then by position."""
 
     terms: list[str]
@@ -108,7 +108,7 @@ def write(
         segment = Segment(
             np.array([passage.number for passage in some], "<i8"),
             np.array([passage.length for passage in some], "<u4"),
-            np.frombuffer(b"".join(_document(passage.uri) for passage in some), "<i8"),
+            np.frombuffer(b"".join(document_hash(passage.uri) for passage in some), "<i8"),
             np.array([] if start else list(gone), "<i8"),
             [],
         )
@@ -231,7 +231,7 @@ def read_postings(
         firsts=list({first for _, first in wanted}),
     ):
         if keys := wanted.get((segment, first)):
-            block = _block(*arrays)
+            block = read_block(*arrays)
             ends = block.counts.cumsum().tolist()
             for key in keys:
                 place = bisect_right(block.terms, key) - 1
@@ -336,13 +336,13 @@ def _merge(
     """
     numbers, lengths, documents, _ = joined(segments.values())
     positions = np.where(live, np.cumsum(live) - 1, -1).astype(np.int32)
-    parts: dict[int, list[_Terms]] = {segment: [] for segment in segments}
+    parts: dict[int, list[TermPostings]] = {segment: [] for segment in segments}
     for segment, *arrays in sql.run(
         "select segment, terms, counts, positions, weights from catalog_postings"
         " where segment in (:*segments) order by segment, first_term",
         segments=list(segments),
     ):
-        parts[segment].append(_block(*arrays))
+        parts[segment].append(read_block(*arrays))
     rows = [row for segment in segments for row in parts[segment]]
     vocabulary = sorted(set(chain.from_iterable(row.terms for row in rows)))
     places = {term: place for place, term in enumerate(vocabulary)}
@@ -371,11 +371,11 @@ def _sorted(
     terms: NDArray[np.int32],
     positions: NDArray[np.int32],
     weights: NDArray[Any],
-) -> _Terms:
+) -> TermPostings:
     """Sort postings by term. Those of a term are in order already."""
     order = np.argsort(terms, kind="stable")
     counts = np.bincount(terms, minlength=len(vocabulary))
-    return _Terms(
+    return TermPostings(
         [vocabulary[place] for place in np.flatnonzero(counts).tolist()],
         counts[counts > 0].astype("<u4"),
         positions[order].astype("<u2"),
@@ -383,9 +383,13 @@ def _sorted(
     )
 
 
-def _insert(sql: Sql, space: int, kind: int, passages: Segment, terms: _Terms) -> None:
-    if not len(passages.numbers) and not len(passages.gone):
-        return
+def _insert(sql: Sql, space: int, kind: int, passages: Segment, terms: TermPostings) -> None:
+    if len(passages.numbers) or len(passages.gone):
+        insert_postings(sql, insert_passages(sql, space, kind, passages), terms)
+
+
+def insert_passages(sql: Sql, space: int, kind: int, passages: Segment) -> int:
+    """Write the passages of a new segment, and return the segment."""
     ((segment,),) = sql.run(
         "insert into catalog_segments (space, kind, passages, numbers, lengths, documents, gone)"
         " values (:space, :kind, :passages, :numbers, :lengths, :documents, :gone)"
@@ -398,6 +402,11 @@ def _insert(sql: Sql, space: int, kind: int, passages: Segment, terms: _Terms) -
         documents=passages.documents.astype("<i8").tobytes(),
         gone=passages.gone.astype("<i8").tobytes(),
     )
+    return int(segment)
+
+
+def insert_postings(sql: Sql, segment: int, terms: TermPostings) -> None:
+    """Write postings of a segment, whose terms it does not have yet."""
     rows = []
     ends = [0, *terms.counts.cumsum().tolist()]
     low = 0
@@ -420,7 +429,8 @@ def _insert(sql: Sql, space: int, kind: int, passages: Segment, terms: _Terms) -
     sql.insert("catalog_postings", rows)
 
 
-def _document(uri: str) -> bytes:
+def document_hash(uri: str) -> bytes:
+    """Return what `Segment.documents` has of a document."""
     return hashlib.blake2b(uri.encode(errors="surrogatepass"), digest_size=8).digest()
 
 
@@ -438,7 +448,7 @@ def _segment(passages: Any, arrays: Sequence[Any], rows: list[str]) -> Segment:
     return Segment(numbers, lengths, documents, gone, rows)
 
 
-def _block(terms: Any, counts: Any, positions: Any, weights: Any) -> _Terms:
+def read_block(terms: Any, counts: Any, positions: Any, weights: Any) -> TermPostings:
     """Check and decode a row of `catalog_postings`."""
     if type(terms) is not str or {type(counts), type(positions), type(weights)} != {bytes}:
         raise damaged("the terms of an index hold values that Lorebind never writes")
@@ -448,4 +458,6 @@ def _block(terms: Any, counts: Any, positions: Any, weights: Any) -> _Terms:
     each = np.frombuffer(counts, "<u4")
     if int(each.sum()) != len(weights):
         raise damaged("the terms of an index have another number of postings than they count")
-    return _Terms(names, each, np.frombuffer(positions, "<u2"), np.frombuffer(weights, np.uint8))
+    return TermPostings(
+        names, each, np.frombuffer(positions, "<u2"), np.frombuffer(weights, np.uint8)
+    )

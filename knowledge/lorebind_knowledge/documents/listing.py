@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from lorebind_config.namespace import IndexKey, Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.chunks import StoredChunk
-    from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry, Ledger
+    from lorebind_knowledge.catalog.indexes import IndexEntry
+    from lorebind_knowledge.catalog.ledger import DocumentEntry, Ledger
     from lorebind_knowledge.catalog.runs import RunInfo
     from lorebind_knowledge.database.sql import Sql
 

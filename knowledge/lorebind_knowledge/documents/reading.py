@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.chunks import StoredChunk
-    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.database.sql import Sql
 
 _PAGE = 100

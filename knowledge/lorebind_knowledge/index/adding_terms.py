@@ -14,8 +14,8 @@ from lorebind_knowledge.catalog.chunks import Chunks
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from lorebind_knowledge.catalog.indexes import IndexEntry, Manifest
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.ledger import IndexEntry, Manifest
     from lorebind_knowledge.embedders.base import Fingerprint
     from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.index.index import Index

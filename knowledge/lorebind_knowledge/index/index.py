@@ -34,8 +34,9 @@ from lorebind_knowledge.stores.base import ApproximateStore, LostVectorsError, S
 if TYPE_CHECKING:
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
+    from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.catalog.versions import Change
     from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.index.view import View
@@ -177,16 +178,16 @@ class Index:
             return
         with self.changing(lease, index) as sql:
             _check_there(sql, index)
-            new = Versions(sql, space.index_uid).stage(entries, self._payload)
+            new = Versions(sql, space.index_uid).stage(entries, self.payload)
             if not self.store.returns_vectors:
                 copies = {number: entry.vector for number, entry in new.items()}
                 Chunks(sql, space.index_uid).keep_vectors(copies)
         vectors = [
-            StoredVector(number, entry.vector, entry.text, self._payload(entry.metadata))
+            StoredVector(number, entry.vector, entry.text, self.payload(entry.metadata))
             for number, entry in new.items()
         ]
         if vectors:
-            self._add(lease, index, vectors)
+            self.add_vectors(lease, index, vectors)
 
     def publish(
         self,
@@ -288,6 +289,10 @@ class Index:
         with self.catalog.reading() as sql:
             return Chunks(sql, index.index_uid).ids_of_document(uri)
 
+    def note_changes(self, index: IndexEntry, chunks: int) -> None:
+        """Count chunks that were written in another way than by `publish`, for `finish_load`."""
+        self._changed[index.index_uid] += chunks
+
     def finish_load(self, index: IndexEntry) -> None:
         """Let the databases optimize searches of newly written data.
 
@@ -334,11 +339,17 @@ class Index:
         with self.catalog.reading() as sql:
             chunks = Chunks(sql, index.index_uid)
             numbers = chunks.newest_numbers(count)
-            texts, stored = chunks.embedded_texts(numbers), chunks.kept_vectors(numbers)
-        vectors: Mapping[int, Vector | None] = stored
-        if self.store.returns_vectors:
-            vectors = finish(self.store.get(index.space, numbers))
+            texts = chunks.embedded_texts(numbers)
+        vectors = self.stored_vectors(index, numbers)
         return [(text, vectors.get(number)) for number, text in texts.items()]
+
+    def stored_vectors(self, index: IndexEntry, numbers: Collection[int]) -> Mapping[int, Vector]:
+        """Return vectors by number, from the store or else the catalog; lost ones are omitted."""
+        if not self.store.returns_vectors:
+            with self.catalog.reading() as sql:
+                return Chunks(sql, index.index_uid).kept_vectors(numbers)
+        stored = finish(self.store.get(index.space, numbers))
+        return {number: vector for number, vector in stored.items() if vector is not None}
 
     def restore(self, lease: Lease, index: IndexEntry, vectors: Mapping[int, Vector]) -> None:
         """Add vectors that were lost, under their old numbers."""
@@ -346,11 +357,11 @@ class Index:
             whole = Chunks(sql, index.index_uid).chunks(vectors.keys())
         added = [
             StoredVector(
-                n, unit_vector(vectors[n]), chunk.text, self._payload(json.dumps(chunk.metadata))
+                n, unit_vector(vectors[n]), chunk.text, self.payload(json.dumps(chunk.metadata))
             )
             for n, chunk in whole.items()
         ]
-        self._add(lease, index, added)
+        self.add_vectors(lease, index, added)
 
     def delete_strays(self, lease: Lease, index: IndexEntry) -> None:
         """Delete vectors that a writer has added after another one had taken over.
@@ -366,7 +377,7 @@ class Index:
         finish(self.store.close())
         self.catalog.close()
 
-    def _add(self, lease: Lease, index: IndexEntry, vectors: Sequence[StoredVector]) -> None:
+    def add_vectors(self, lease: Lease, index: IndexEntry, vectors: Sequence[StoredVector]) -> None:
         """Add vectors to the store, and delete them again if another writer has taken over.
 
         The other writer may have tried to delete them before they were added, and would not try
@@ -405,7 +416,7 @@ class Index:
         ):
             self.sweep(lease, index)
 
-    def _payload(self, metadata: str) -> dict[str, Any]:
+    def payload(self, metadata: str) -> dict[str, Any]:
         """Return the part of a chunk's metadata, given as JSON, that the store receives."""
         if not self.store.filters:
             return {}

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from lorebind_config.namespace import COLLECTION_SCOPE, PROJECT_SCOPE
-from lorebind_knowledge.catalog.ledger import STATES
+from lorebind_knowledge.catalog.indexes import STATES
 from lorebind_knowledge.plumbing.bridge import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lorebind_config.namespace import Namespace
+    from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.index.index import Index
 
     TenantOwned: TypeAlias = Callable[[], Mapping[tuple[str, str], str]]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lorebind_knowledge.catalog.chunks import Member, State, StoredChunk
-    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.index.masks import Masks
     from lorebind_knowledge.index.memory import Memory

@@ -53,8 +53,8 @@ from lorebind_knowledge.records import Record
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.ingest.batches import Batches, Parts
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.enumeration import Enumeration

@@ -6,17 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import IngestRefusedError, UsageError, did_you_mean
-from lorebind_knowledge.catalog.ledger import Manifest
+from lorebind_knowledge.catalog.indexes import Manifest
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.ingest.preparation import chunker_fingerprint
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
+    from lorebind_knowledge.catalog.added import AddedDocument
     from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.report import IngestReport
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
@@ -86,14 +87,56 @@ async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
     begun = await call(ledger.index, kb.namespace, "building")
     if begun is not None:
         await _give_up(kb, lease, begun)
-    fingerprint = kb.embedder.fingerprint
-    dimension = fingerprint.dimension or len(await embed_query(kb.embedder, "dimension"))
-    chunker = chunker_fingerprint(corpus)
-    manifest = Manifest(str(fingerprint), fingerprint.key, dimension, chunker, fingerprint.address)
+    manifest = await new_manifest(kb, chunker_fingerprint(corpus))
     if kb.sparse is not None:
         sparse = kb.sparse.fingerprint
         manifest = replace(manifest, sparse=str(sparse), sparse_key=sparse.key)
     return await call(ledger.create_index, lease, manifest)
+
+
+async def new_manifest(kb: IndexedKnowledgeBase, chunker: str) -> Manifest:
+    """Return the manifest of a new index with vectors of the embedder, and without terms."""
+    fingerprint = kb.embedder.fingerprint
+    dimension = fingerprint.dimension or len(await embed_query(kb.embedder, "dimension"))
+    return Manifest(str(fingerprint), fingerprint.key, dimension, chunker, fingerprint.address)
+
+
+async def publish_copy(
+    kb: IndexedKnowledgeBase,
+    lease: Lease,
+    index: IndexEntry,
+    added: Iterable[Sequence[AddedDocument]],
+) -> list[str]:
+    """Activate a copy of another index, together with the documents that were added by hand.
+
+    Args:
+        kb: the knowledge base.
+        lease: the writer's.
+        index: the copy, which is complete.
+        added: the added documents of the copy, in parts. Others stay, and are pending.
+
+    Returns:
+        messages for the operator.
+    """
+
+    def publish() -> int:
+        with kb.catalog.writing(lease) as sql:
+            for documents in added:
+                kb.catalog.added.put_within(sql, kb.namespace, documents)
+            kb.catalog.ledger.activate_within(sql, index.key)
+            return kb.catalog.added.count_waiting_within(sql, kb.namespace, index.key)
+
+    waiting = await call(publish)
+    successor = await call(kb.catalog.ledger.index, kb.namespace, "building")
+    if successor is not None:
+        await _give_up(kb, lease, successor)
+    await _drop_retired(kb, lease)
+    if not waiting:
+        return []
+    return [
+        f"the pack lacks documents that were added here ({waiting}); they stay, and the next "
+        f"ingest indexes them: {kb.ingest_command}"
+    ]
 
 
 async def at_address(
@@ -178,8 +221,7 @@ async def activate_index(
         successor = await call(ledger.index, kb.namespace, "building")
         if successor is not None and successor.key != index.key:
             await _give_up(kb, lease, successor)
-    for retired in await call(ledger.retired_indexes, kb.namespace):
-        await call(kb.index.drop, lease, retired)
+    await _drop_retired(kb, lease)
 
 
 async def _switch(
@@ -218,6 +260,11 @@ def _lost(
     with catalog.reading() as sql:
         there = catalog.ledger.uris_within(sql, new.key, uncertain)
     return lost + [uri for uri in uncertain if uri not in there]
+
+
+async def _drop_retired(kb: IndexedKnowledgeBase, lease: Lease) -> None:
+    for retired in await call(kb.catalog.ledger.retired_indexes, kb.namespace):
+        await call(kb.index.drop, lease, retired)
 
 
 async def _give_up(kb: IndexedKnowledgeBase, lease: Lease, index: IndexEntry) -> None:

@@ -16,7 +16,7 @@ from lorebind_knowledge.ingest.terms import count_missing
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.prepared import PreparedDocument
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase

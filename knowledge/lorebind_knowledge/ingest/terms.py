@@ -21,8 +21,8 @@ from lorebind_knowledge.plumbing.bridge import call
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
     from lorebind_knowledge.records import SparseVector
 

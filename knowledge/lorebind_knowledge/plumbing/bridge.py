@@ -21,10 +21,10 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from lorebind_config.errors import text_of
 from lorebind_knowledge.plumbing.lanes import DaemonPool, submit
@@ -170,6 +170,13 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         raise
     result = work.result()
     return await result if inspect.isawaitable(result) else result
+
+
+async def in_steps(items: Iterator[R]) -> AsyncIterator[R]:
+    """Yield the items of an iterator that blocks; it can be cancelled between two items."""
+    end = object()
+    while (item := await call(next, items, end)) is not end:
+        yield cast("R", item)
 
 
 def _end_of(work: Future[Any]) -> asyncio.Future[None]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lorebind_config.namespace import Namespace
-    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase

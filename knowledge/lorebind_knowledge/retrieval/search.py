@@ -44,7 +44,7 @@ from lorebind_knowledge.retrieval.strategies import (
 if TYPE_CHECKING:
     from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_config.namespace import Namespace
-    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase

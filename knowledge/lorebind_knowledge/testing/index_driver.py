@@ -11,7 +11,7 @@ import pytest
 
 from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.ledger import Manifest
+from lorebind_knowledge.catalog.indexes import Manifest
 from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.index.index import Index, NoIndexError
 from lorebind_knowledge.plumbing.bridge import finish
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lorebind_knowledge.catalog.chunks import StoredChunk
+    from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.catalog.versions import Change
     from lorebind_knowledge.index.view import Hits, View
     from lorebind_knowledge.records import Vector

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 8 * 1024 * 1024
 REQUEST_SECONDS = 30.0
+UPLOADS = re.compile(r"/api/v0/knowledge-bases/[^/]+/unpack")
+"""The paths whose bodies are files, with limits of their own."""
+_UPLOAD_SECONDS = 3600.0
 OPEN = frozenset({"/", "/docs", "/healthz", "/readyz"})
 """The paths that need no token, under any name of the server."""
 _NONE_LONGER: Mapping[str, float] = {}
@@ -58,6 +61,7 @@ class RequestGuard:
         seconds: float = REQUEST_SECONDS,
         longer: Mapping[str, float] = _NONE_LONGER,
         public: Collection[str] = (),
+        most_upload_bytes: int = MOST_BYTES,
     ) -> None:
         """
         Args:
@@ -70,6 +74,7 @@ class RequestGuard:
             seconds: the time limit for an answer to begin.
             longer: other time limits, by path.
             public: further paths that need no token.
+            most_upload_bytes: the largest body of a request to `UPLOADS`.
         """
         self._app = app
         self._hosts, self._callers, self._rates = hosts, callers, rates
@@ -77,6 +82,7 @@ class RequestGuard:
         self._log_failure = log_failure
         self._seconds, self._longer = seconds, longer
         self._public = public
+        self._most_upload_bytes = most_upload_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -93,6 +99,8 @@ class RequestGuard:
     async def _in_time(self, state: _RequestState) -> None:
         """Await an answer, which must begin within the time limit; a stream may then continue."""
         seconds = self._longer.get(state.scope["path"], self._seconds)
+        if state.is_upload:
+            seconds = max(seconds, _UPLOAD_SECONDS)
         task = asyncio.create_task(self._answer(state))
         begun = asyncio.create_task(state.begun.wait())
         try:
@@ -138,9 +146,11 @@ class RequestGuard:
             state.more |= self._rates.take(caller.name)
         if self._is_draining():
             raise ProblemError("draining", "the server is about to stop", headers=_AGAIN)
-        _check_length(headers)
+        most = self._most_upload_bytes if state.is_upload else MOST_BYTES
+        _check_length(headers, most)
+        receive = state.receive_upload(most) if state.is_upload else state.receive_bounded
         with nullcontext() if caller.tenant is None else tenant(caller.tenant):
-            await self._app(scope, state.receive_bounded, state.send)
+            await self._app(scope, receive, state.send)
 
 
 class _RequestState:
@@ -164,6 +174,8 @@ class _RequestState:
         # HEAD is answered like GET, without the body.
         self.scope = {**scope, "method": "GET"} if self._method == "HEAD" else scope
         self._status = 0
+        self.is_upload = bool(UPLOADS.fullmatch(scope["path"]))
+        """Whether its body is a file, which is not kept in memory."""
         self._is_over = False
         """Whether further messages of the application are dropped."""
         self._since = time.monotonic()
@@ -174,10 +186,24 @@ class _RequestState:
         self._body += message.get("body", b"")
         # FastAPI passes on only this exception while it reads a body.
         if len(self._body) > MOST_BYTES:
-            raise HTTPException(413, _TOO_LARGE)
+            raise HTTPException(413, _too_large(MOST_BYTES))
         if self._is_json and not message.get("more_body") and await has_too_many_values(self._body):
             raise HTTPException(413, f"a request may have at most {MOST_VALUES:,} JSON values")
         return message
+
+    def receive_upload(self, most: int) -> Receive:
+        """Return a function that receives a file in parts, and refuses it if it is too large."""
+        left = most
+
+        async def receive() -> Message:
+            nonlocal left
+            message = await self.receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise HTTPException(413, _too_large(most))
+            return message
+
+        return receive
 
     def sent(self) -> list[str]:
         """Return the texts of the query and of the part of the body that has been read."""
@@ -225,10 +251,13 @@ class _RequestState:
 
 
 _AGAIN = {"Retry-After": str(RETRY_SECONDS)}
-_TOO_LARGE = f"a request may have at most {MOST_BYTES // 1024**2} MiB; send less at a time"
 
 
-def _check_length(headers: Headers) -> None:
+def _too_large(most: int) -> str:
+    return f"a request may have at most {most // 1024**2} MiB; send less at a time"
+
+
+def _check_length(headers: Headers, most: int) -> None:
     """Refuse a body whose Content-Length is too large.
 
     Raises:
@@ -237,8 +266,8 @@ def _check_length(headers: Headers) -> None:
     lengths = set(headers.getlist("content-length")) or {"0"}
     if len(lengths) > 1 or not _LENGTH.fullmatch(declared := lengths.pop()):
         raise ProblemError("invalid_header", "Content-Length must be the number of bytes")
-    if int(declared) > MOST_BYTES:
-        raise ProblemError("too_large", _TOO_LARGE)
+    if int(declared) > most:
+        raise ProblemError("too_large", _too_large(most))
 
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
