@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import lorebind_bindings  # which imports a name at its first use: LangChain takes half a second
@@ -10,6 +11,8 @@ from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.errors import MissingDependencyError, UsageError
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.bridge import sync
+from lorebind_knowledge.records import QueryResult
+from lorebind_knowledge.retrieval.base import check_question
 
 if TYPE_CHECKING:
     from deepagents.backends.protocol import BackendProtocol
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
         RetrievalSettings,
         RetrieverSettings,
     )
+    from lorebind_knowledge.records import MatchingTerms
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import TokenCounter
 
@@ -61,6 +65,61 @@ class AtPlace:
         """Get an object of this class from `Project.at`, do not create it directly."""
         self._place, self._knowledge, self._models = place, knowledge, models
         self._asked_in_runs = asked_in_runs
+
+    async def aquery(self, question: str, **settings: Unpack[RetrievalSettings]) -> QueryResult:
+        """Return the best passages for a question, in one ranking, best first.
+
+        Named knowledge bases with the same embedder are ranked as if they were one, with the
+        settings of the first of them. Bound ones are searched with their own settings. The scores
+        of different embedders cannot be compared: their passages are ordered by rank, and the
+        result says so in `by_ranks` and in a notice.
+
+        Args:
+            question: any text that is not blank.
+            settings: fields of `retrieval` to override. The result has at most `top_k` passages in
+                total, by default the largest `top_k` of any knowledge base.
+
+        Raises:
+            NotIngestedError: nothing has been ingested into any of them; others are `skipped`.
+            UsageError: the question is blank, or a setting is invalid.
+            EmbedderError, StoreError: an outage of any of them.
+        """
+        return (await self._query(question, settings))[0]
+
+    async def aexplain_query(
+        self, question: str, **settings: Unpack[RetrievalSettings]
+    ) -> tuple[QueryResult, list[ResolvedBinding], MatchingTerms]:
+        """Query as `query` does, and also return what explains the result.
+
+        That is each knowledge base with every setting in effect and the location that set it, and
+        the terms that each passage has in common with the question; see
+        `KnowledgeBase.query_explained`.
+        """
+        result, bindings = await self._query(question, settings)
+        terms: MatchingTerms = {}
+        for binding in bindings:
+            handle = self._knowledge.open(binding.id, binding.workflow)
+            terms |= await handle.matching_terms(question, result)
+        return result, bindings, terms
+
+    async def _query(
+        self, question: str, settings: RetrievalSettings
+    ) -> tuple[QueryResult, list[ResolvedBinding]]:
+        place, knowledge = self._place, self._knowledge
+        bindings = place.bindings(**settings)
+        if not bindings and (scope := place.unbound_by()):
+            check_question(question)
+            nothing = f"{scope.location}: {scope.scope} binds nothing, so nothing was searched"
+            return QueryResult([], "", [], [], 0.0, verdict="miss", shortfall=nothing), []
+        handles = [knowledge.open(binding.id, binding.workflow) for binding in bindings]
+        if place.kb_ids:
+            leaders = [bindings[at] for at in knowledge.first_alike(handles)]
+            bindings = [
+                replace(binding, settings=leader.settings, provenance=leader.provenance)
+                for binding, leader in zip(bindings, leaders, strict=True)
+            ]
+        each = [binding.settings for binding in bindings]
+        return await knowledge.query_several(handles, question, each), bindings
 
     def retriever(self, **settings: Unpack[RetrieverSettings]) -> LorebindRetriever:
         """Return a LangChain `BaseRetriever`.
@@ -290,5 +349,7 @@ class AtPlace:
             place.bindings(**settings)  # raises an error unless `knowledge: []` says so
         return self._models.condensing(bindings), chat_model, counter, request
 
+    query = sync(aquery)
+    explain_query = sync(aexplain_query)
     generate = sync(agenerate)
     astream = stream

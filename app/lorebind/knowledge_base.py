@@ -352,7 +352,7 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
     ingest = sync(aingest)
     plan = sync(aplan)
     reindex = sync(areindex)
-    query = sync(aquery)
+    query = sync(aquery)  # type: ignore[arg-type]  # mypy expects the inherited `self`
     query_explained = sync(aquery_explained)
     runs = sync(aruns)
     run = sync(arun)

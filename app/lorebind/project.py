@@ -8,14 +8,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 from lorebind.declaration_methods import DeclarationMethods
 from lorebind.objects import with_objects
 from lorebind.short_forms import ShortForms
 from lorebind.workflow_methods import WorkflowMethods, WorkflowRuntime
-from lorebind_bindings import ModelPool, override_settings
+from lorebind_bindings import ModelPool
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import checked_tenant
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
     from langchain_core.vectorstores import VectorStore
 
     from lorebind.doctor import Finding
-    from lorebind_bindings import Answer, AskedInRuns, RetrievalSettings
+    from lorebind_bindings import Answer, AskedInRuns
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.collection import LorebindVectorStore
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.index.purging import OrphanedIndex
-    from lorebind_knowledge.records import QueryResult
 
 
 class Project(DeclarationMethods, ShortForms, WorkflowMethods):
@@ -146,34 +145,6 @@ class Project(DeclarationMethods, ShortForms, WorkflowMethods):
             ModelError, MissingDependencyError: the model cannot be created.
         """
         return self._models.get(model_id)[0]
-
-    async def aquery_many(
-        self,
-        kb_ids: Sequence[str],
-        question: str,
-        *,
-        workflow: str | None = None,
-        **settings: Unpack[RetrievalSettings],
-    ) -> QueryResult:
-        """Return the best passages of several knowledge bases for a question, in one ranking.
-
-        Args:
-            kb_ids: the knowledge bases; those without any ingested documents are skipped.
-            question: any text that is not blank.
-            workflow: the workflow that declares the knowledge bases, if a workflow does.
-            settings: fields of `retrieval` that override those of the first knowledge base.
-
-        Raises:
-            NotFoundError: no such knowledge base.
-            NotIngestedError: nothing has been ingested into any of them.
-            UsageError: none is named, their embedders differ, or as for `aquery`.
-            EmbedderError, StoreError: an outage of any of them.
-        """
-        if not kb_ids:
-            raise UsageError("name at least one knowledge base to search")
-        handles = [self.knowledge.open(kb_id, workflow) for kb_id in kb_ids]
-        chosen = override_settings(handles[0].retrieval, **settings)
-        return await self.knowledge.query_several(handles, question, chosen)
 
     async def aask(
         self,
@@ -309,7 +280,6 @@ class Project(DeclarationMethods, ShortForms, WorkflowMethods):
         await self._runtime.close()
         await self.knowledge.close()
 
-    query_many = sync(aquery_many)
     ask = sync(aask)
     doctor = sync(adoctor)
     purge = sync(apurge)

@@ -124,6 +124,23 @@ class ShortForms:
         """Return the best passages of a knowledge base; see `KnowledgeBase.query`."""
         return await self.knowledge_base(kb_id, workflow=workflow).aquery(question, **settings)
 
+    async def aquery_many(
+        self,
+        kb_ids: Sequence[str],
+        question: str,
+        *,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        **settings: Unpack[RetrievalSettings],
+    ) -> QueryResult:
+        """Return the best passages of several knowledge bases; see `AtPlace.query`.
+
+        Without `kb_ids`, it searches what is bound at the workflow, task or agent; without any of
+        these, what the project binds, or all its knowledge bases if it binds none.
+        """
+        return await self._at(tuple(kb_ids), workflow, task, agent).aquery(question, **settings)
+
     async def adocuments(
         self,
         kb_id: str,
@@ -263,6 +280,7 @@ class ShortForms:
     ingest = sync(aingest)
     plan = sync(aplan)
     query = sync(aquery)
+    query_many = sync(aquery_many)
     documents = sync(adocuments)
     add_documents = sync(aadd_documents)
     delete_document = sync(adelete_document)

@@ -146,9 +146,10 @@ class DocumentMatch:
 
     id: str
     score: float
-    """In [0, 1], higher is better, for every store and strategy. It orders the passages. It is the
-    cosine. If words count too, the best passage has the cosine of the nearest passage, and the
-    others have a proportional score. After a reranker, it is the reranker's score."""
+    """In [0, 1], higher is better, for every store and strategy. It orders the passages, except in
+    a result that is `by_ranks`. It is the cosine. If words count too, the best passage has the
+    cosine of the nearest passage, and the others have a proportional score. After a reranker, it is
+    the reranker's score."""
     relevance: float
     """In [0, 1]. `min_score` is compared with it, and `weak_below` with the highest one. It is the
     cosine, or after a reranker the reranker's score, or the raw score that `min_score_on` names."""
@@ -177,6 +178,9 @@ class QueryResult(Sequence["DocumentMatch"]):
     """Why the result is not a hit, as a sentence."""
     notices: list[str] = field(default_factory=list)
     """Notes for the caller, for example that a filter names a key that no document has."""
+    by_ranks: bool = False
+    """Whether the passages are ordered by their ranks in several searches, because scores of
+    different embedders or rerankers cannot be compared."""
 
     @overload
     def __getitem__(self, at: int) -> DocumentMatch: ...

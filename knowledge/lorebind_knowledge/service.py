@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from lorebind_config.errors import EmbedderError, MissingDependencyError, UsageError
+from lorebind_config.errors import (
+    EmbedderError,
+    MissingDependencyError,
+    NotIngestedError,
+    UsageError,
+)
 from lorebind_config.namespace import COLLECTION_SCOPE, PROJECT_SCOPE, IndexKey, Namespace
 from lorebind_knowledge.catalog.overview import read_overview
 from lorebind_knowledge.events import Event, Events, Extension
@@ -151,22 +158,59 @@ class KnowledgeService:
         return self._parts.reranker(declaration)
 
     async def query_several(
-        self, handles: Sequence[KnowledgeHandle], question: str, settings: RetrievalDeclaration
+        self,
+        handles: Sequence[KnowledgeHandle],
+        question: str,
+        settings: Sequence[RetrievalDeclaration],
     ) -> QueryResult:
-        """Search several knowledge bases; see `lorebind_knowledge.retrieval.search.search`.
+        """Search several knowledge bases, and return one ranking.
 
-        Each is ingested first if that is due; see `KnowledgeHandle.start`.
+        Those with the same embedder and settings are searched as if they were one; see
+        `lorebind_knowledge.retrieval.search.search`. The others are searched at the same time; see
+        `lorebind_knowledge.retrieval.several.merged`. Each is ingested first if that is due; see
+        `KnowledgeHandle.start`.
+
+        Args:
+            handles: the knowledge bases; those without an ingest are listed as `skipped`.
+            question: any text that is not blank.
+            settings: the settings of each.
 
         Raises:
             UsageError: no knowledge base is given.
+            LorebindError: the first failure of a search, when all have ended.
         """
+        from lorebind_knowledge.retrieval.several import joined_searches, merged
+
+        started = time.perf_counter()
         for handle in handles:
             await handle.start()
-        kbs = tuple(handle.searchable for handle in handles)
+        kbs = [handle.searchable for handle in handles]
         if not kbs:
             raise UsageError("there is no knowledge base to search")
-        request = Retrieval(kbs, question, settings)
-        return await self._parts.middleware.retrieve(request)
+        searches = joined_searches(zip(kbs, settings, strict=True))
+        requests = [Retrieval(each.kbs, question, each.settings) for each in searches]
+        if len(requests) == 1:
+            return await self._parts.middleware.retrieve(requests[0])
+        ended = await asyncio.gather(
+            *map(self._parts.middleware.retrieve, requests), return_exceptions=True
+        )
+        results: list[QueryResult | NotIngestedError] = []
+        for result in ended:
+            if isinstance(result, BaseException) and not isinstance(result, NotIngestedError):
+                raise result
+            results.append(result)
+        return merged(searches, results, time.perf_counter() - started)
+
+    def first_alike(self, handles: Sequence[KnowledgeHandle]) -> list[int]:
+        """Return for each knowledge base the position of the first with the same embedder.
+
+        Raises:
+            LorebindError: a database or an embedder cannot be created.
+        """
+        from lorebind_knowledge.retrieval.several import embedder_of
+
+        keys = [embedder_of(handle.searchable) for handle in handles]
+        return [keys.index(key) for key in keys]
 
     def worker(self, concurrency: int) -> Worker:
         """Return a worker that embeds the texts of all knowledge bases of the project.

@@ -135,7 +135,7 @@ async def test_a_projects_own_wrappers_stand_around_everything(tmp_path: Path) -
         at = [who for who, what in seen if what == name]
         assert at == ["one", "noting"] * (len(at) // 2) != []
     seen.clear()
-    result = await service.query_several([docs], "keys", RetrievalDeclaration())
+    result = await service.query_several([docs], "keys", [RetrievalDeclaration()])
     assert len(result) == 2
     assert seen[0] == ("one", "retrieval")
     await service.close()

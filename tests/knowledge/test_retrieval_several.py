@@ -337,7 +337,7 @@ def project(tmp_path: Path) -> Project:
 
 
 async def test_query_many(project: Project) -> None:
-    """The settings of the first apply unless overridden; unknown names raise NotFoundError."""
+    """The settings of the first apply unless overridden; without names, each has its own."""
     async with project:
         with pytest.raises(NotIngestedError):
             await project.aquery_many(["one", "two"], "keys")
@@ -351,8 +351,15 @@ async def test_query_many(project: Project) -> None:
         assert (len(both), both.strategy) == (2, "lexical")
         with pytest.raises(NotFoundError):
             await project.aquery_many(["one", "none"], "keys")
-        with pytest.raises(UsageError, match="at least one"):
-            await project.aquery_many([], "keys")
+        every, bindings, _ = await project.at().aexplain_query("keys")
+        assert sorted(match.metadata["kb_id"] for match in every) == ["one", "two"]
+        assert every.searched == ["one", "two"]
+        assert not every.by_ranks
+        assert [match.score for match in every] == sorted(
+            (match.score for match in every), reverse=True
+        )
+        assert [binding.settings.top_k for binding in bindings] == [1, 5]
+        assert len(await project.aquery_many([], "keys", top_k=1)) == 1
 
 
 async def test_query_many_of_a_workflow(project: Project) -> None:

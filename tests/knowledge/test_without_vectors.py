@@ -187,8 +187,8 @@ def test_several(tmp_path: Path) -> None:
         result = project.query_many(["docs", "more"], "thirty days")
         assert {match.metadata["kb_id"] for match in result.matches} == {"docs", "more"}
         assert result.matches[0].relevance > 0.7
-        with pytest.raises(UsageError, match="different embedders"):
-            project.query_many(["docs", "dense"], "thirty days")
+        assert not result.by_ranks
+        assert project.query_many(["docs", "dense"], "thirty days").by_ranks
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ class World:
             return
         question, settings = self._question(), self._settings()
         handles = [service.open(owner.kb) for owner in both]
-        matches = await service.query_several(handles, question, settings)
+        matches = await service.query_several(handles, question, [settings] * len(handles))
         expected = sum((self._expected(owner, settings) for owner in both), Counter[str]())
         assert {match.text for match in matches} == expected.keys()
 

@@ -42,6 +42,7 @@ def faces(project: Project, model: BaseChatModel) -> None:
     assert_type(project.stream("Who?", attachments=[], model="openai:gpt"), AnswerStream)
     assert_type(project.query("docs", "Who?", neighbours=1, fusion={"depth": 50}), QueryResult)
     assert_type(project.query_many(["docs"], "Who?", min_results=2), QueryResult)
+    assert_type(project.at(agent="clerk").query("Who?", top_k=2), QueryResult)
 
     chain = project.prompt("docs") | model | project.citations()
     assert_type(chain.invoke("Who?"), Answer)

@@ -41,7 +41,7 @@ _COMMANDS = {
         "Try each embedder, vector database, index and model, and suggest a fix for each failure.",
     ),
     "ingest": ("knowledge:ingest", "Update the index to the current content of the sources."),
-    "query": ("knowledge:query", "Search a knowledge base and print the passages, best first."),
+    "query": ("knowledge:query", "Search knowledge bases and print the passages, best first."),
     "run": ("run:run", "Run a workflow and print its output, with its citations."),
     "serve": ("serve:serve", "Serve the project as a REST API, until SIGTERM or Ctrl-C."),
     "mcp": (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorebind.cli import documents, packing, reading
-from lorebind.cli.bindings import print_binding
 from lorebind.cli.indexes import Indexes
 from lorebind.cli.ingesting import (
     failed_entry,
@@ -34,11 +32,11 @@ from lorebind.cli.printing import (
     counted,
     print_data,
     print_failures,
-    print_matches,
     print_source_reports,
     print_table,
     print_without_text,
 )
+from lorebind.cli.querying import query
 from lorebind.cli.target import apply_to_target, open_read_only, open_target, target_declarations
 from lorebind.cli.terminal import print_line
 from lorebind.cli.watch import watch
@@ -47,7 +45,6 @@ from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
 if TYPE_CHECKING:
     from lorebind_knowledge.documents.listing import KnowledgeStats
-    from lorebind_knowledge.records import MatchingTerms
 
 app = command_group("List, exchange, ingest and query knowledge bases.")
 for command in (
@@ -62,6 +59,7 @@ for command in (
     packing.pack,
     packing.unpack,
     watch,
+    query,
 ):
     app.command()(command)
 
@@ -348,89 +346,3 @@ def plan(
         print_data(plans[0] if kb_id else plans, output)
     if failed:
         raise typer.Exit(1)
-
-
-@app.command()
-def query(
-    kb_id: IdArgument,
-    text: Annotated[
-        str | None, typer.Argument(metavar="QUESTION", help="The text to search for.")
-    ] = None,
-    question: Annotated[
-        str | None, typer.Option("--query", "-q", help="The same, as an option.")
-    ] = None,
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", help="The maximum number of passages, 1 to 50.")
-    ] = None,
-    min_score: Annotated[
-        float | None,
-        typer.Option("--min-score", help="Omit passages with a lower relevance, 0 to 1."),
-    ] = None,
-    strategy: Annotated[
-        str | None, typer.Option("--strategy", help="The retrieval strategy.")
-    ] = None,
-    filters: Annotated[
-        list[str] | None,
-        typer.Option("--filter", metavar="KEY=VALUE", help="A condition on the metadata."),
-    ] = None,
-    explain: Annotated[
-        bool,
-        typer.Option("--explain", help="Show all scores, matching terms and settings in effect."),
-    ] = False,
-    workflow: WorkflowOption = None,
-    project: ProjectOption = ".",
-    output: OutputOption = Output.table,
-) -> None:
-    """Search a knowledge base and print the passages, best first."""
-    if (text is None) == (question is None):
-        raise UsageError(f'write one question: lorebind query {kb_id} "…"')
-    question = question or text or ""
-    settings: dict[str, Any] = {
-        "top_k": top_k,
-        "min_score": min_score,
-        "strategy": strategy,
-        "filters": _filters(filters or []) or None,
-    }
-    with open_target(project) as loaded:
-        kb = loaded.knowledge_base(kb_id, workflow=workflow)
-        binding = None
-        terms: MatchingTerms = {}
-        if explain:
-            result, binding, terms = kb.query_explained(question, **settings)
-        else:
-            result = kb.query(question, **settings)
-    for notice in result.notices:
-        print_line(f"note: {notice}", stderr=True)
-    if output is not Output.table:
-        explained = {"result": result, "binding": binding, "terms": terms}
-        print_data(explained if explain else result, output)
-    elif result.matches:
-        print_matches(result, question, explain=explain, terms=terms)
-        if result.shortfall:
-            print_line(result.shortfall)
-    else:
-        hint = "" if explain else "; show their values with --explain"
-        print_line(f"no passage of {kb_id} matches the question, min_score and filters{hint}")
-    if binding is not None and output is Output.table:
-        print_binding(binding)
-    if not result.matches:
-        raise typer.Exit(1)
-
-
-def _filters(written: list[str]) -> dict[str, Any]:
-    """Parse `key=value` pairs; a value that is valid JSON is read as JSON, any other as text."""
-    filters: dict[str, Any] = {}
-    for pair in written:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--filter {pair!r} is not of the form key=value")
-        if key in filters:
-            example = f'{key}={{"$in": [1, 2]}}'
-            raise UsageError(
-                f"--filter has {key!r} twice; write one condition, such as '{example}'"
-            )
-        try:
-            filters[key] = json.loads(value)
-        except (ValueError, RecursionError):
-            filters[key] = value
-    return filters

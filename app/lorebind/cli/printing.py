@@ -249,6 +249,8 @@ def print_matches(
         header = Text(f"{rank:>2}  {match.score:.3f}  ", style="bold")
         header.append(f"relevance {match.relevance:.3f}  ", style="dim")
         place = location(match)
+        if len(result.searched) > 1:
+            header.append(f"{match.metadata['kb_id']}  ")
         header.append(one_line(place), style="cyan")
         heading = match.metadata.get("heading")
         if heading and heading.replace(" > ", " › ") not in place:  # Word is cited by its headings

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from lorebind.declaration_methods import KnowledgeBaseInfo
 from lorebind.remote.connection import Connection, read, segment
 from lorebind.remote.errors import ServerError
-from lorebind_config.errors import IngestRunningError, NotFoundError, Suggestion, UsageError
-from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, Namespace, document_id
+from lorebind.remote.searching import command_of, search
+from lorebind_config.errors import IngestRunningError, NotFoundError, UsageError
+from lorebind_config.namespace import document_id
 from lorebind_knowledge.catalog.runs import RunInfo
 from lorebind_knowledge.documents.changing import read_documents
 from lorebind_knowledge.documents.finding import FindResult
@@ -94,14 +95,8 @@ class RemoteKnowledgeBase:
         return read(QueryResult, answer), read(ResolvedBinding, answer.get("binding")), terms
 
     def _query(self, question: str, settings: Mapping[str, Any], **more: Any) -> Any:
-        overrides = {name: value for name, value in settings.items() if value is not None}
-        _check(question, overrides)
-        body = self._body(query=question, **overrides, **more)
-        answer = self._server.post(f"{self._path}/query", body)
-        ingest = self._command("ingest")
-        here = self._server.command(ingest)
-        notices = [text.replace(ingest.command, here) for text in answer.get("notices", [])]
-        return answer | {"notices": notices}
+        body = self._body(**more)
+        return search(self._server, f"{self._path}/query", question, settings, body)
 
     def documents(self, *, state: str | None = None) -> list[DocumentInfo]:
         check_state(state)
@@ -198,10 +193,6 @@ class RemoteKnowledgeBase:
             answer = self._server.upload(f"{self._path}/unpack", Path(path), **self._parameters)
         return read(UnpackReport, answer)
 
-    def _command(self, verb: str) -> Suggestion:
-        scope = PROJECT_SCOPE if self.workflow is None else f"workflow/{self.workflow}"
-        return Namespace(self._server.tenant or DEFAULT_TENANT, "", scope, self.id).command(verb)
-
     @property
     def _parameters(self) -> dict[str, str]:
         return {} if self.workflow is None else {"workflow": self.workflow}
@@ -247,7 +238,7 @@ class RemoteKnowledgeBase:
         Raises:
             LorebindError: the run failed or was cancelled, or the server is gone.
         """
-        look = self._server.command(self._command("stats"))
+        look = self._server.command(command_of(self._server, self.id, self.workflow, "stats"))
         goes_on = f"run {run_id} continues on the server; check it with: {look}"
         self._tell_end(goes_on)
         ended = self._ended(run_id, goes_on)
@@ -284,19 +275,3 @@ def _run_info(run: Mapping[str, Any]) -> RunInfo:
     data |= {"started_at": run["requested_at"], "ended_at": run["finished_at"]}
     strategy, error = run["request"].get("strategy", "upsert"), run["error"] or {}
     return read(RunInfo, {**data, "strategy": strategy, "error": error.get("detail", "")})
-
-
-def _check(question: str, settings: Mapping[str, Any]) -> None:
-    """Refuse invalid arguments with the same messages as `Project`, not with those of a schema.
-
-    Raises:
-        UsageError: the question is blank, or a setting is out of range.
-    """
-    from lorebind_knowledge.retrieval.base import check_question
-
-    check_question(question)
-    if settings:
-        from lorebind_bindings import override_settings
-        from lorebind_config.declarations.retrieval import RetrievalDeclaration
-
-        override_settings(RetrievalDeclaration(), **settings)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from lorebind.declaration_methods import KnowledgeBaseInfo
 from lorebind.remote.connection import Connection, read
 from lorebind.remote.knowledge_base import RemoteKnowledgeBase
+from lorebind.remote.searching import RemotePlace
 from lorebind.remote.workflows import RemoteWorkflows
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.index.purging import OrphanedIndex
@@ -79,6 +80,16 @@ class RemoteProject(RemoteWorkflows):
     def knowledge_base(self, kb_id: str, *, workflow: str | None = None) -> RemoteKnowledgeBase:
         """Return a knowledge base; its first request reports an unknown id."""
         return RemoteKnowledgeBase(self._server, self.events, self._tell_end, kb_id, workflow)
+
+    def at(
+        self,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+    ) -> RemotePlace:
+        """Return a place; its first request reports an unknown id."""
+        return RemotePlace(self._server, kb_ids, workflow, task, agent)
 
     def export(self, kb_id: str | None = None, *, workflow: str | None = None) -> dict[str, Any]:
         answer = self._server.get("/export", knowledge_base=kb_id, workflow=workflow)

@@ -145,6 +145,8 @@ class Found(BaseModel):
     verdict: Literal["hit", "weak", "miss"]
     shortfall: str
     notices: list[str]
+    by_ranks: bool
+    """Whether the passages are ordered by rank, because their scores cannot be compared."""
 
 
 class Citation(BaseModel):

@@ -109,15 +109,10 @@ def _search(retrieval: Retrieval) -> Awaitable[QueryResult]:
     from lorebind_knowledge.retrieval.search import search  # with NumPy, as above
 
     ours = [kb for kb in retrieval.kbs if isinstance(kb, IndexedKnowledgeBase)]
-    theirs = [kb for kb in retrieval.kbs if isinstance(kb, ExistingKnowledgeBase)]
-    if not theirs:
+    if ours:
         return search(ours, retrieval.question, retrieval.settings)
-    if len(retrieval.kbs) == 1:
-        return search_existing(theirs[0], retrieval.question, retrieval.settings)
-    raise UsageError(
-        f"knowledge base {theirs[0].id!r} is filled by others, and its scores cannot be "
-        "compared with those of other knowledge bases; search them one by one"
-    )
+    (theirs,) = (kb for kb in retrieval.kbs if isinstance(kb, ExistingKnowledgeBase))
+    return search_existing(theirs, retrieval.question, retrieval.settings)
 
 
 class Middleware:

@@ -54,6 +54,34 @@ def test_several_knowledge_bases(api: httpx.Client) -> None:
     assert problem(api.post("/query", json=both)) == (404, "not_found")
 
 
+async def test_knowledge_bases_with_other_embedders(tmp_path: Path) -> None:
+    """They are ordered by rank, and the answer says so. An empty list means what is bound."""
+    source = {"type": "inline", "documents": [{"id": "a", "text": "Tours take two hours."}]}
+    short = {"id": "short", "provider": "hashing", "config": {"dimension": 64}}
+    more = {
+        "embedders": [*PROJECT["embedders"], short],
+        "knowledge_bases": [
+            *PROJECT["knowledge_bases"],
+            {"id": "tours", "embedder": "short", "sources": [source]},
+        ],
+        "agents": [{"id": "guide", "knowledge": [{"id": "tours", "top_k": 1}]}],
+    }
+    async with served(tmp_path, more) as here, here.client() as api:
+        for name in ("handbook", "tours"):
+            await here.server.project.aingest(name)
+        answer = (await api.post("/query", json={"query": "shipping takes"})).json()
+        assert answer["by_ranks"]
+        assert "ordered by rank" in answer["notices"][0]
+        assert [match["metadata"]["kb_id"] for match in answer["matches"]] == [
+            *("handbook", "tours", "handbook")
+        ]
+        body = {"query": "shipping takes", "agent": "guide", "explain": True}
+        answer = (await api.post("/query", json=body)).json()
+        assert answer["searched"] == ["tours"]
+        assert not answer["by_ranks"]
+        assert [binding["id"] for binding in answer["bindings"]] == ["tours"]
+
+
 def test_matching_terms(tmp_path: Path) -> None:
     """The terms of each passage, for one knowledge base, for several and for a remote project."""
     bases = [

@@ -12,10 +12,8 @@ from lorebind.server.answers import Found
 from lorebind.server.bodies import Body, Whole
 from lorebind.server.etags import conditional, json_response
 from lorebind.server.server import SeenKnowledgeBase, SeenProject
-from lorebind_bindings import bind, override
 from lorebind_config.declarations.retrieval import Filters, Strategy
 from lorebind_knowledge.documents.listing import KnowledgeStats
-from lorebind_knowledge.records import MatchingTerms
 from lorebind_knowledge.retrieval.base import check_question
 
 router = APIRouter(tags=["search"])
@@ -73,9 +71,23 @@ class QueryOfSeveral(Query):
     """A question to several knowledge bases, answered in one ranking."""
 
     knowledge_bases: list[str] = Field(
-        min_length=1,
+        [],
         max_length=100,
-        description="The ids of the knowledge bases. The settings of the first apply.",
+        description="The ids of the knowledge bases. The settings of the first apply to all with "
+        "its embedder. By default those that are bound at the place; without a place those that "
+        "the project binds, or else all, each with its own settings.",
+    )
+    workflow: str | None = Field(
+        None, description="The workflow in which ids are looked up, or whose bindings are searched."
+    )
+    task: str | None = Field(
+        None, description="The task of the workflow whose bindings are searched."
+    )
+    agent: str | None = Field(None, description="The agent whose bindings are searched.")
+    explain: bool = Field(
+        False,
+        description="Add every setting in effect, as `bindings` in the order of the knowledge "
+        "bases (`binding` is the first), and the matching `terms` of each passage.",
     )
 
 
@@ -92,17 +104,14 @@ async def query(project: SeenProject, kb_id: str, body: Query) -> Any:
 @router.post("/query", response_model=Found)
 async def query_several(project: SeenProject, body: QueryOfSeveral) -> Any:
     """Return the best passages of several knowledge bases for a question, best first."""
-    kb_ids = body.knowledge_bases
-    settings = {name: value for name, value in body.settings.items() if value is not None}
-    result = await project.aquery_many(kb_ids, body.query, workflow=body.workflow, **settings)
+    place = project.at(
+        *body.knowledge_bases, workflow=body.workflow, task=body.task, agent=body.agent
+    )
     if not body.explain:
-        return json_response(as_data(result))
-    binding = override(bind(project.config, kb_ids[0], body.workflow), **settings)
-    terms: MatchingTerms = {}
-    for kb_id in kb_ids:
-        handle = project.knowledge.open(kb_id, body.workflow)
-        terms |= await handle.matching_terms(body.query, result)
-    return json_response(as_data(result) | as_data({"binding": binding, "terms": terms}))
+        return json_response(as_data(await place.aquery(body.query, **body.settings)))
+    result, bindings, terms = await place.aexplain_query(body.query, **body.settings)
+    explained = {"bindings": bindings, "binding": next(iter(bindings), None), "terms": terms}
+    return json_response(as_data(result) | as_data(explained))
 
 
 @router.get("/knowledge-bases/{kb_id}/stats", response_model=KnowledgeStats)

@@ -1,0 +1,139 @@
+"""`lorebind query`: search one knowledge base, or several together."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lorebind.cli.bindings import print_binding
+from lorebind.cli.options import Output, OutputOption, ProjectOption
+from lorebind.cli.printing import print_data, print_matches
+from lorebind.cli.target import open_target
+from lorebind.cli.terminal import print_line
+from lorebind_config.errors import UsageError
+
+if TYPE_CHECKING:
+    from lorebind.cli.any_project import AnyProject
+    from lorebind_bindings import ResolvedBinding
+    from lorebind_knowledge.records import MatchingTerms
+
+
+def query(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ID... QUESTION",
+            help="The knowledge bases, and then the text to search for. Without an ID: what is "
+            "bound at the workflow, task or agent, else by the project, else all.",
+        ),
+    ] = None,
+    question: Annotated[
+        str | None, typer.Option("--query", "-q", help="The question, as an option.")
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", help="The maximum number of passages, 1 to 50.")
+    ] = None,
+    min_score: Annotated[
+        float | None,
+        typer.Option("--min-score", help="Omit passages with a lower relevance, 0 to 1."),
+    ] = None,
+    strategy: Annotated[
+        str | None, typer.Option("--strategy", help="The retrieval strategy.")
+    ] = None,
+    filters: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="KEY=VALUE", help="A condition on the metadata."),
+    ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Show all scores, matching terms and settings in effect."),
+    ] = False,
+    workflow: Annotated[
+        str | None,
+        typer.Option(
+            "--workflow",
+            "-w",
+            help="The workflow in which ids are looked up, or whose bindings are searched.",
+        ),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", help="The task whose bindings are searched.")
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", help="The agent whose bindings are searched.")
+    ] = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Search knowledge bases and print the passages, best first.
+
+    Several are searched together. If their embedders differ, the passages are ordered by rank.
+    """
+    kb_ids = list(words or ())
+    if question is None:
+        question = kb_ids.pop() if kb_ids else ""
+    settings: dict[str, Any] = {
+        "top_k": top_k,
+        "min_score": min_score,
+        "strategy": strategy,
+        "filters": _filters(filters or []) or None,
+    }
+    bindings: list[ResolvedBinding] = []
+    terms: MatchingTerms = {}
+    with open_target(project) as loaded:
+        if not kb_ids and (not words or _is_id(loaded, question)):
+            raise UsageError(f'write one question: lorebind query {question or "ID"} "…"')
+        place = loaded.at(*kb_ids, workflow=workflow, task=task, agent=agent)
+        if explain:
+            result, bindings, terms = place.explain_query(question, **settings)
+        else:
+            result = place.query(question, **settings)
+    for notice in result.notices:
+        print_line(f"note: {notice}", stderr=True)
+    if output is not Output.table:
+        first = bindings[0] if bindings else None
+        data = {"result": result, "binding": first, "bindings": bindings, "terms": terms}
+        print_data(data if explain else result, output)
+    elif result.matches:
+        print_matches(result, question, explain=explain, terms=terms)
+        if result.shortfall:
+            print_line(result.shortfall)
+    elif not result.searched:
+        print_line(result.shortfall)
+    else:
+        hint = "" if explain else "; show their values with --explain"
+        ids = ", ".join(result.searched)
+        print_line(f"no passage of {ids} matches the question, min_score and filters{hint}")
+    if output is Output.table:
+        for binding in bindings:
+            print_binding(binding)
+    if not result.matches:
+        raise typer.Exit(1)
+
+
+def _is_id(project: AnyProject, word: str) -> bool:
+    """Return whether the only word is the id of a knowledge base, so that the question lacks."""
+    return not any(map(str.isspace, word)) and any(
+        kb.id == word for kb in project.knowledge_bases()
+    )
+
+
+def _filters(written: list[str]) -> dict[str, Any]:
+    """Parse `key=value` pairs; a value that is valid JSON is read as JSON, any other as text."""
+    filters: dict[str, Any] = {}
+    for pair in written:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--filter {pair!r} is not of the form key=value")
+        if key in filters:
+            example = f'{key}={{"$in": [1, 2]}}'
+            raise UsageError(
+                f"--filter has {key!r} twice; write one condition, such as '{example}'"
+            )
+        try:
+            filters[key] = json.loads(value)
+        except (ValueError, RecursionError):
+            filters[key] = value
+    return filters
