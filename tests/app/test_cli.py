@@ -42,6 +42,7 @@ COMMANDS: list[list[str]] = [
     ["serve"],
     ["worker"],
     ["mcp"],
+    ["playground"],
     ["token"],
     ["token", "create"],
     ["token", "list"],

@@ -22,6 +22,10 @@ _COMMANDS = {
         "Answer a question from the documents of a folder or project, with citations.",
     ),
     "chat": ("chat:chat", "Answer questions in turn, each with the previous messages as context."),
+    "playground": (
+        "playground:playground",
+        "Show a folder or project on a page in the browser, until SIGTERM or Ctrl-C.",
+    ),
     "trust": (
         "trust:trust",
         "Show which code, variables and hosts a project uses; let `ask` and `chat` use them in "

@@ -22,6 +22,7 @@ from lorebind.server.routes import (
     metadata,
     overview,
     packs,
+    playground,
     queries,
     reading,
     resources,
@@ -110,6 +111,7 @@ def make_app(
     ):
         api.include_router(routes.router)
     api.include_router(resources.bindings)
+    api.include_router(overview.callers)
     app.include_router(api)
     app.include_router(chat_completions.router)
     app.include_router(overview.health)
@@ -117,6 +119,8 @@ def make_app(
     app.router.routes.append(Route(PATH, server.mcp))
     public = metadata.metadata_routes(server.jwts) if server.jwts else []
     app.router.routes.extend(public)
+    if declared.playground:
+        app.router.routes.extend(playground.routes())
     limit = declared.rate_limit
     return RequestGuard(
         app,

@@ -87,6 +87,9 @@ class ServerDeclaration(Declaration):
         description="An authorization server whose tokens are accepted besides those of "
         "`lorebind token create`. Without any token, the server then answers nobody.",
     )
+    playground: bool = Field(
+        True, description="Whether to serve the page `/playground`, which shows the knowledge."
+    )
 
 
 McpTool: TypeAlias = Literal["search", "fetch", "list_documents", "find", "list_knowledge_bases"]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _CACHE_SECONDS = 0.5
 """Seconds until known tokens are read again, after which a revoked one is refused."""
+CALLER = "/api/v0/caller"
+"""The path of the route that tells a caller its tenants, so that it need not name one."""
 _LONGEST_WAIT = 10**9
 """Maximum seconds in headers: numbers may have 15 digits, and a rate may be arbitrarily low."""
 
@@ -78,8 +80,8 @@ class Callers:
 
         Args:
             headers: the headers of the request.
-            path: its path. OpenAI's clients send a key even if there is no token; the server then
-                ignores it.
+            path: its path. `CALLER` needs no tenant. OpenAI's clients send a key even if there is
+                no token; the server then ignores it.
 
         Raises:
             ProblemError: the token is missing or not valid, the tenant is not one of the token's,
@@ -103,6 +105,8 @@ class Callers:
         if token is None:
             raise self._with_challenge(self._unauthenticated(), headers, path)
         if tenant is None and len(token.tenants) > 1:
+            if path == CALLER:
+                return Caller(None, token)
             detail = "this token is for several tenants; name one in X-Tenant-ID"
             raise ProblemError("tenant_required", detail)
         if tenant is not None and tenant not in token.tenants:

@@ -35,6 +35,8 @@ UPLOADS = re.compile(r"/api/v0/knowledge-bases/[^/]+/unpack")
 _UPLOAD_SECONDS = 3600.0
 OPEN = frozenset({"/", "/docs", "/healthz", "/readyz"})
 """The paths that need no token, under any name of the server."""
+PLAYGROUND = "/playground"
+"""The path of the page; its files need no token either."""
 _NONE_LONGER: Mapping[str, float] = {}
 LATE = "late"
 """The key in a request's state where a route stores the problem to send if the answer does not
@@ -136,10 +138,11 @@ class RequestGuard:
             return
         headers = Headers(scope=scope)
         self._hosts.check(headers)
-        if scope["path"] in self._public:
+        path = scope["path"]
+        if path in self._public or f"{path}/".startswith(f"{PLAYGROUND}/"):
             await self._app(scope, state.receive, state.send)
             return
-        caller = await self._callers.of(headers, scope["path"])
+        caller = await self._callers.of(headers, path)
         state.caller = caller.name
         scope.setdefault("state", {})["caller"] = caller
         if self._rates is not None:

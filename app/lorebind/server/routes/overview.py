@@ -5,18 +5,24 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from html import escape
+from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import HTMLResponse, Response
+from pydantic import BaseModel
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from lorebind.server.middleware.callers import Caller
+from lorebind.server.middleware.guard import PLAYGROUND
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import PREFIX, TheServer
+from lorebind.server.state.tokens import Rights
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.bridge import call
 
 router = APIRouter(tags=["overview"])
 health = APIRouter(tags=["health"])
+callers = APIRouter(tags=["overview"])
 
 _STYLE = """
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
@@ -50,6 +56,13 @@ _HEADERS = {
 
 
 @router.get("/", response_class=HTMLResponse)
+async def root(request: Request, server: TheServer) -> Any:
+    """Redirect to the playground; without it, show what `/docs` shows."""
+    if server.project.config.project.server.playground:
+        return RedirectResponse(PLAYGROUND.lstrip("/"))
+    return await overview(request)
+
+
 @router.get("/docs", response_class=HTMLResponse)
 async def overview(request: Request) -> Any:
     """Show the routes, how to log in and where the documentation is, without a token.
@@ -97,3 +110,37 @@ async def metrics(server: TheServer) -> Any:
     # In a thread, because it reads the state of the databases.
     text = await call(client.generate_latest, server.prometheus.registry)
     return Response(text, media_type=client.CONTENT_TYPE_LATEST)
+
+
+class CallerInfo(BaseModel):
+    """The sender of a request, with its rights and tenants."""
+
+    name: str
+    """The id of the token; `local` on a server without tokens."""
+    rights: Rights
+    tenant: str | None
+    """The tenant that requests are for; null if the token has several and the request names none,
+    or if there are no tenants."""
+    tenants: list[str]
+    """The tenants of the token."""
+    open: bool
+    """Whether the server has no tokens and serves only this machine."""
+    project: str
+    version: str
+    """The version of Lorebind."""
+
+
+@callers.get("/caller", response_model=CallerInfo)
+async def caller(request: Request, server: TheServer) -> Any:
+    """Return the sender of the request, with its rights and tenants."""
+    sender: Caller = request.scope["state"]["caller"]
+    token = sender.token
+    return CallerInfo(
+        name=sender.name,
+        rights="admin" if token is None else token.rights,
+        tenant=sender.tenant,
+        tenants=[] if token is None else list(token.tenants),
+        open=token is None,
+        project=server.project.name,
+        version=version("lorebind"),
+    )

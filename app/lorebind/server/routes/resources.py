@@ -1,4 +1,4 @@
-"""`/export`, `/bindings`, `/purge` and `/changes`: declarations, removed data, file changes."""
+"""`/export`, `/bindings`, `/purge`, `/doctor` and `/changes`: the project as a whole."""
 
 from __future__ import annotations
 
@@ -75,6 +75,23 @@ async def purge(
     """Remove the data of knowledge bases that are neither declared nor created over the API."""
     work = server.project.apurge(dry_run=(body or PurgeRequest()).dry_run)
     return await deferred_answer(request, server, work, lambda orphans: {"items": as_data(orphans)})
+
+
+@router.get("/doctor", responses=PATIENT)
+async def doctor(
+    request: Request,
+    server: TheServer,
+    _: Admin,
+    deep: Annotated[
+        bool, Query(description="Check every vector, instead of their number and a sample.")
+    ] = False,
+) -> Any:
+    """Try each embedder, vector database, index and model, and return a finding for each.
+
+    Chat models answer with one word. Nothing is written.
+    """
+    work = server.project.adoctor(deep=deep)
+    return await deferred_answer(request, server, work, lambda tried: {"findings": as_data(tried)})
 
 
 async def _watchfiles(request: Request) -> Any:

@@ -1,0 +1,92 @@
+// Creates elements. Texts become text nodes only, so nothing that a server sends is read as HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+const SAFE = /^(https?:|mailto:|#|[\w./%-]+$)/i;
+
+/** Create an element; functions among the attributes listen to the event of their name. */
+export const el = (name, attributes, ...children) =>
+  filled(document.createElement(name), attributes, children);
+
+/** The same for a drawing. */
+export const svg = (name, attributes, ...children) =>
+  filled(document.createElementNS(SVG, name), attributes, children);
+
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (name === "value" || name === "checked") element[name] = value;
+    else if (name === "href" && !SAFE.test(value)) element.title = value; // such as javascript:
+    else if (name === "width%") element.style.width = `${value}%`;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** Replace the content of an element. */
+export const show = (element, ...children) => {
+  element.replaceChildren(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+};
+
+let numbers = 0;
+
+/** A labelled field: `control` gets an id. */
+export function field(label, control, hint, attributes) {
+  control.id ||= `f${++numbers}`;
+  const about = hint && el("span", { class: "hint", id: `${control.id}-hint` }, hint);
+  if (about) control.setAttribute("aria-describedby", about.id);
+  return el("div", { class: "field", ...attributes }, el("label", { for: control.id }, label), control, about);
+}
+
+/** A choice; `options` are values, or pairs of a value and its text. */
+export const select = (options, value, attributes) =>
+  el("select", attributes, options.map((option) => {
+    const [key, text] = Array.isArray(option) ? option : [option, option];
+    return el("option", { value: key, selected: key === value }, text);
+  }));
+
+export const button = (text, click, attributes) => el("button", { type: "button", click, ...attributes }, text);
+export const link = (text, href, attributes) => el("a", { href, ...attributes }, text);
+export const note = (...children) => el("p", { class: "note" }, ...children);
+
+/** A message that a screen reader reads out. */
+export const alertOf = (...children) => el("div", { class: "alert", role: "alert" }, ...children);
+
+/** The text with the parts at these offsets marked. Offsets count code points, as Python does. */
+export function marked(text, offsets, attributes) {
+  if (!offsets?.length) return [text];
+  const points = Array.from(text);
+  const parts = [];
+  let at = 0;
+  for (const [start, end] of offsets) {
+    if (start < at || end > points.length) continue;
+    parts.push(points.slice(at, start).join(""), el("mark", attributes, points.slice(start, end).join("")));
+    at = end;
+  }
+  return [...parts, points.slice(at).join("")];
+}
+
+const numbersOf = new Intl.NumberFormat("en");
+export const count = (number) => numbersOf.format(number ?? 0);
+export const several = (number, singular, plural) => `${count(number)} ${number === 1 ? singular : plural ?? `${singular}s`}`;
+export const decimals = (number, digits = 2) => (typeof number === "number" ? number.toFixed(digits) : "–");
+
+/** A moment as local date and time. `seconds` are those since 1970. */
+export function moment(seconds) {
+  const date = new Date(seconds * 1000);
+  const text = date.toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+  return el("time", { datetime: date.toISOString(), title: date.toISOString() }, text);
+}
+
+export function age(seconds) {
+  const past = Math.max(0, Date.now() / 1000 - seconds);
+  for (const [unit, length] of [["day", 86400], ["hour", 3600], ["minute", 60]]) {
+    if (past >= length) return `${several(Math.floor(past / length), unit)} ago`;
+  }
+  return "just now";
+}
+
+export const duration = (seconds) =>
+  seconds < 60 ? `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s` : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;

@@ -1,0 +1,76 @@
+// A knowledge base: its state, an ingest at any time, and its tabs.
+
+import { to } from "../address.js";
+import { call, get } from "../api.js";
+import { alertOf, button, el, link, note, show } from "../dom.js";
+import { runPanel } from "../runs.js";
+import { words } from "../words.js";
+import { asking } from "./ask.js";
+import { summary } from "./home.js";
+
+const TABS = {
+  ask: (context, kb) => asking(context, kb.id),
+  documents: async (context, kb) => (await import("./documents.js")).documents(context, kb),
+  ingest: async (context, kb, ingests) => (await import("./ingest.js")).ingests(context, kb, ingests),
+  source: async (context, kb) => (await import("./source.js")).source(context, kb),
+};
+
+export async function view(context) {
+  const { parts, signal, may } = context;
+  const [, id, tab = "ask"] = parts;
+  const path = `knowledge-bases/${encodeURIComponent(id)}`;
+  const [kb, stats] = await Promise.all([get(path, signal), get(`${path}/stats`, signal)]);
+  const state = el("p", { class: "quiet" }, summary(stats));
+  const panel = el("div", { class: "stack tight" });
+  const ingest = ingestButton(path, { panel, state, signal });
+  const writes = may("write") && !kb.filled_by_others;
+  const tabs = ["ask", "documents", "ingest"].map((name) =>
+    el("li", {}, link(words.tabs[name], to(["kb", id, ...(name === "ask" ? [] : [name])]), { "aria-current": tab === name ? "page" : null })));
+  const about = el("header", { class: "head" },
+    el("p", { class: "crumbs" }, link(words.nav.knowledge, to([]))),
+    el("div", { class: "row between" }, el("h1", {}, id), writes && ingest.control),
+    kb.description && el("p", {}, kb.description), state, panel);
+  if (writes) ingest.resume();
+  const empty = !stats.documents.ready && !stats.documents.failed && tab === "ask";
+  return el("div", {}, about, el("nav", { class: "tabs", "aria-label": words.tabs.label }, el("ul", {}, tabs)),
+    empty && note(writes ? words.kb.empty : kb.filled_by_others ? words.kb.others : words.kb.emptyForReaders),
+    await (TABS[tab] ?? TABS.ask)(context, kb, ingest));
+}
+
+/** The button that ingests, and the panel that shows the run. */
+function ingestButton(path, { panel, state, signal }) {
+  const control = button(words.ingest.go, () => start());
+  async function start(options = {}) {
+    control.disabled = true;
+    try {
+      await follow(await call("POST", `${path}/ingest`, options, { signal }));
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error.code === "ingest_running" && error.more.run_id) return void follow({ run_id: error.more.run_id });
+      refused(error, options);
+    }
+  }
+  function refused(error, options) {
+    control.disabled = false;
+    const massDelete = error.code === "mass_delete" || /mass/.test(error.code ?? "");
+    show(panel, alertOf(el("p", {}, error.message), massDelete && button(words.ingest.allow, () => start({ ...options, allow_mass_delete: true }), { class: "danger" })));
+  }
+  async function follow(run) {
+    control.disabled = true;
+    const shown = runPanel(`${path}/runs/${run.run_id}`, signal);
+    show(panel, shown.element);
+    try {
+      const end = await shown.ended;
+      if (end.error) refused(end.error.detail ? { ...end.error, message: end.error.detail } : end.error, end.request);
+      show(state, summary(await get(`${path}/stats`, signal)));
+    } finally {
+      control.disabled = false;
+    }
+  }
+  /** Follow a run that goes on already, such as after a reload. */
+  async function resume() {
+    const { items } = await get(`${path}/runs?limit=1`, signal).catch(() => ({ items: [] }));
+    if (items.length && !items[0].finished_at) follow(items[0]);
+  }
+  return { control, start, follow, resume };
+}

@@ -1,0 +1,69 @@
+"""Every view, in light and dark, wide and narrow: axe finds nothing, and nothing is cut off."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.app.server.conftest import Process
+
+from .conftest import watched
+from .test_walk import QUESTION, shop
+
+__all__ = ["shop"]
+
+pytestmark = pytest.mark.enable_socket  # loopback: a browser has no Unix sockets
+
+VIEWS = [
+    "",
+    "kb/handbook",
+    "kb/handbook?q=QUESTION",
+    "kb/handbook?q=QUESTION&compare=yes&b_strategy=similarity",
+    "kb/pages/documents",
+    "kb/pages/ingest",
+    "kb/handbook/source/inline%3Areturns?line=1",
+    "ask",
+    "bindings",
+    "workflows",
+    "workflows/approval",
+    "health",
+    "nowhere",
+]
+RULES = {
+    "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    "rules": {"target-size": {"enabled": True}},
+}
+
+
+@pytest.fixture(scope="module")
+def axe() -> Any:
+    module = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs e2e")
+    return module.Axe()
+
+
+@pytest.fixture(scope="module")
+def filled(shop: Process) -> Iterator[Process]:
+    with httpx.Client(base_url=f"{shop.url}/api/v0", timeout=60) as api:
+        api.post("/knowledge-bases/pages/ingest", headers={"Prefer": "wait=20"})
+    return shop
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 375), ("dark", 2560)]
+)
+def test_every_view(filled: Process, browser: Any, axe: Any, scheme: str, width: int) -> None:
+    with watched(browser, filled.url, color_scheme=scheme) as page:
+        page.set_viewport_size({"width": width, "height": 900})
+        for view in VIEWS:
+            page.goto("about:blank")
+            page.goto(f"{filled.url}/playground#/{view.replace('QUESTION', QUESTION)}")
+            page.locator("main h1").wait_for()
+            page.wait_for_load_state("networkidle")
+            found = axe.run(page, options=RULES).response["violations"]
+            assert not found, f"{view}: {json.dumps(found, indent=1)[:3000]}"
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{view} scrolls sideways"

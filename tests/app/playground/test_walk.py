@@ -1,0 +1,172 @@
+"""A person's walk through the playground in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.app.server.conftest import PROJECT, Process, serving, write_project
+
+from .conftest import watched
+
+pytestmark = pytest.mark.enable_socket  # loopback: a browser has no Unix sockets
+
+QUESTION = "When can I return goods?"
+STEPS = """
+def reply(subject):
+    return f"We look into {subject}."
+"""
+WORKFLOW = {
+    "id": "approval",
+    "description": "Asks a person before it sends.",
+    "input": {"subject": {"type": "string"}},
+    "tasks": [
+        {
+            "id": "draft",
+            "type": "python",
+            "call": "steps:reply",
+            "with": {"subject": "{{ .input.subject }}"},
+        },
+        {
+            "id": "ask",
+            "type": "wait",
+            "prompt": "Send it? {{ .tasks.draft.output }}",
+            "schema": {
+                "type": "object",
+                "required": ["send"],
+                "properties": {"send": {"type": "boolean"}},
+            },
+        },
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Process]:
+    """Serve a shop with a knowledge base of folders, a place that binds it, and a workflow."""
+    folder = tmp_path_factory.mktemp("shop")
+    pages = folder / "pages"
+    pages.mkdir()
+    for name in ("one", "two"):
+        text = "\n".join(f"Line {number} of page {name}." for number in range(1, 60))
+        (pages / f"{name}.md").write_text(f"# Page {name}\n\n{text}\n")
+    (pages / "broken.pdf").write_bytes(b"not a PDF")
+    (folder / "steps.py").write_text(STEPS)
+    pages_kb = {"id": "pages", "sources": [{"type": "file_glob", "path": "pages/*"}]}
+    declared = {
+        **PROJECT,
+        "knowledge_bases": [*PROJECT["knowledge_bases"], pages_kb],
+        "knowledge": [{"id": "handbook", "top_k": 4}],
+        "workflows": [WORKFLOW],
+    }
+    with serving(write_project(folder, declared), "--port", "0") as server:
+        with httpx.Client(base_url=f"{server.url}/api/v0", timeout=60) as api:
+            api.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"})
+        yield server
+
+
+def test_ingest_ask_and_open_a_citation(shop: Process, browser: Any) -> None:
+    """The names here are those that checks from outside use."""
+    with watched(browser, shop.url) as page:
+        page.get_by_role("link", name="handbook", exact=True).click()
+        page.get_by_role("button", name="Ingest").click()
+        main = page.locator("main")
+        main.get_by_text("completed").wait_for()
+        page.get_by_role("textbox", name="Question").fill(QUESTION)
+        page.keyboard.press("Enter")
+        for text in ("dense", "lexical", "inline:returns"):
+            main.get_by_text(text).first.wait_for()
+        main.get_by_role("button", name="Open passage [1], inline:returns").click()
+        assert "inline:returns" in (page.locator(".passage.shown").text_content() or "")
+        main.get_by_role("link", name="inline:returns", exact=True).first.click()
+        page.locator(".line.lit", has_text="You can return goods within 30 days.").wait_for()
+
+
+def test_two_settings_are_compared_and_a_link_shows_them_again(shop: Process, browser: Any) -> None:
+    with watched(browser, shop.url) as page:
+        page.get_by_role("link", name="handbook", exact=True).click()
+        page.get_by_role("textbox", name="Question").fill(QUESTION)
+        page.get_by_label("Compare two settings").check()
+        page.get_by_role("combobox", name="Strategy").last.select_option("similarity")
+        page.get_by_role("button", name="Ask", exact=True).click()
+        second = page.get_by_role("region", name="Second settings")
+        second.get_by_text("inline:returns").first.wait_for()
+        assert "lexical" not in second.inner_text()
+        assert "q=" not in page.url
+        page.get_by_label("Put the question into the link").check()
+        link = page.url
+        page.goto("about:blank")
+        page.goto(link)
+        second.get_by_text("inline:returns").first.wait_for()
+        assert page.get_by_role("textbox", name="Question").input_value() == QUESTION
+
+
+def test_documents_are_dropped_seen_and_deleted(
+    shop: Process, browser: Any, tmp_path: Path
+) -> None:
+    added = tmp_path / "note.md"
+    added.write_text("# Keys\n\nKeys are at the reception.\n")
+    with watched(browser, shop.url) as page:
+        page.goto(f"{shop.url}/playground#/kb/pages/documents")
+        page.get_by_role("button", name="Ingest").click()
+        page.get_by_text("completed").first.wait_for()
+        page.get_by_text("Add documents").click()
+        page.get_by_label("Files").set_input_files(added)
+        page.get_by_role("link", name="added:note.md").wait_for()
+        page.get_by_role("combobox", name="State").select_option("failed")
+        page.get_by_role("table").get_by_text("a broken PDF").wait_for()
+        page.get_by_role("combobox", name="State").select_option("")
+        page.get_by_role("button", name="Delete: added:note.md").click()
+        page.get_by_role("link", name="added:note.md").wait_for(state="detached")
+        page.get_by_role("link", name="pages/one.md").click()
+        page.get_by_text("Line 7 of page one.").first.wait_for()
+
+
+def test_bindings_show_where_a_setting_comes_from(shop: Process, browser: Any) -> None:
+    with watched(browser, shop.url) as page:
+        page.get_by_role("link", name="Bindings").click()
+        row = page.get_by_role("row").filter(has_text="top_k")
+        assert re.search(r"4\s*project\s*lorebind\.yaml:\d+", row.text_content() or "")
+
+
+def test_a_workflow_asks_a_person(shop: Process, browser: Any) -> None:
+    with watched(browser, shop.url) as page:
+        page.get_by_role("link", name="Workflows").click()
+        page.get_by_role("link", name="approval").click()
+        page.get_by_label("subject").fill("the kettle")
+        page.get_by_role("button", name="Run").click()
+        page.get_by_text("Send it? We look into the kettle.").first.wait_for()
+        assert page.locator(".graph .waiting").count() == 1
+        page.get_by_label("send").check()
+        page.get_by_role("button", name="Send the answer").click()
+        page.locator("pre", has_text='"send": true').wait_for()
+
+
+def test_by_keyboard_alone(shop: Process, browser: Any) -> None:
+    """Tab and Enter reach everything; a slash reaches the question."""
+    with watched(browser, shop.url) as page:
+        page.get_by_role("link", name="handbook", exact=True).wait_for()
+        tab_to(page, "handbook")
+        page.keyboard.press("Enter")
+        page.get_by_role("textbox", name="Question").wait_for()
+        page.keyboard.press("/")
+        page.keyboard.type(QUESTION)
+        page.keyboard.press("Enter")
+        cite = page.get_by_role("button", name="Open passage [1], inline:returns")
+        cite.wait_for()
+        tab_to(page, "1")
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.classList.contains('shown')")
+
+
+def tab_to(page: Any, text: str) -> None:
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == text:
+            return
+    raise AssertionError(f"Tab does not reach {text!r}")
