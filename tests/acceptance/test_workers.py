@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from lorebind_knowledge.scale.pool import VERSION
 from tests.app import slow_embedder
 from tests.app.forked_python import CONSTANTS
 from tests.postgres import Server
-from tests.torture.at_work import Processes, Running
+from tests.torture.at_work import Processes, Running, until
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="stops by a signal of POSIX"),
@@ -30,7 +29,6 @@ pytestmark = [
 
 DOCUMENTS, BATCH = 60, 4
 TEXT = "The tour {} leaves at nine."
-SOON = 40.0
 
 
 def declarations(**more: Any) -> dict[str, Any]:
@@ -153,13 +151,6 @@ class Shop:
                 yield project
 
 
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     started = Processes(tmp_path_factory.mktemp("printed"))
@@ -190,22 +181,6 @@ def test_two_workers_embed_each_text_once(
     assert shop.contents() == alone.contents()
     for worker in workers:
         ended(worker)
-
-
-def test_a_worker_that_is_killed(shop: Shop) -> None:
-    """At most one call is repeated, and soon, by another worker."""
-    shop.close_gate()
-    workers = [shop.worker("--concurrency", "1"), shop.worker("--concurrency", "1")]
-    ingest = shop.ingest()
-    until(lambda: len(shop.calls) == 2)
-    shop.open_gate()
-    workers[0].kill()
-    ingested(ingest)
-    twice = [text for text, count in shop.embedded.items() if count > 1]
-    assert len(shop.embedded) == DOCUMENTS
-    assert len(twice) <= BATCH
-    assert max(shop.embedded.values()) <= 2
-    ended(workers[1])
 
 
 def test_without_a_worker_the_ingest_embeds_by_itself(shop: Shop) -> None:
@@ -285,22 +260,6 @@ def test_texts_of_another_embedder(shop: Shop) -> None:
     assert "the project of this worker has no such embedder" in other.printed
     ingested(ingest, alone=True)
     ended(other)
-
-
-def test_postgres_that_was_away(tmp_path: Path, processes: Processes, own_postgres: Server) -> None:
-    """A worker goes on by itself when the database is back."""
-    with own_postgres.connect() as db:
-        db.execute("create extension vector")
-    shop = Shop(tmp_path, processes, own_postgres.dsn())
-    worker = shop.worker()
-    ingested(shop.ingest())
-    own_postgres.stop()
-    time.sleep(3)  # longer than the time between two heartbeats
-    own_postgres.start()
-    shop.add("late.md")
-    ingested(shop.ingest())
-    assert sum("late.md" in text for text in shop.embedded.elements()) == 1
-    ended(worker)
 
 
 def test_what_a_worker_needs(shop: Shop, postgres: Server) -> None:

@@ -71,8 +71,11 @@ def batches(catalog: Catalog) -> Batches:
     return Batches(catalog.postgres)
 
 
-def batch(name: str, key: str) -> tuple[Lease, Batch]:
-    return LEASE, Batch(name, key, About("default", "docs", key, VERSION), [f"text of {name}"])
+async def add(batches: Batches, key: str, names: Sequence[str]) -> None:
+    """Store batches of one text each, as of an ingest whose lease is not checked."""
+    about = About("default", "docs", key, VERSION)
+    rows = [Batch(name, key, about, [f"text of {name}"]) for name in names]
+    await call(batches.add, LEASE, rows, lambda sql, lease: None)
 
 
 async def test_blocking_calls_do_not_occupy_the_threads_of_renewals(
@@ -87,7 +90,7 @@ async def test_blocking_calls_do_not_occupy_the_threads_of_renewals(
         assert renewed.wait(60)
 
     names = [str(number) for number in range(count)]
-    await call(batches.add, [batch(name, "key") for name in names])
+    await add(batches, "key", names)
     work = Work(catalog, {"key": Provider("waits", wait)})
     async with asyncio.timeout(60):
         working = asyncio.gather(*map(work, names))
@@ -111,7 +114,7 @@ async def test_a_provider_in_trouble_delays_no_other(
     engine: Any = make_engine("distributed", catalog.postgres)
     bad, good = ["b1", "b2", "b3"], ["g1", "g2", "g3"]
     for key, names in (("bad", bad), ("good", good)):
-        await call(batches.add, [batch(name, key) for name in names])
+        await add(batches, key, names)
         await call(engine.submit, key, names)
     worker = Worker([(catalog, engine, embedders)], concurrency=1)
     running = asyncio.create_task(worker.run())

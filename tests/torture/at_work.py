@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -23,6 +24,15 @@ from tests.app.forked_python import CONSTANTS
 
 SECONDS = 100.0
 """Seconds after which a process that has not ended counts as failed."""
+
+
+def until(condition: Callable[[], object], seconds: float = SECONDS) -> float:
+    """Wait until a condition holds, and return the seconds that it took."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() < began + seconds, f"did not happen within {seconds:g} s"
+        time.sleep(0.01)
+    return time.monotonic() - began
 
 
 class Running:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lorebind import Project
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.catalog.chunks import State
 from lorebind_knowledge.catalog.indexes import IndexEntry
 from lorebind_knowledge.index.index import Index
@@ -127,10 +128,11 @@ def check_agreement(project: Project, expected: Served) -> tuple[State, int]:
 
 
 def read() -> None:
-    """Search repeatedly and report what was wrong: `lorebind.py STATES LAST`.
+    """Search repeatedly and report what was wrong: `lorebind.py STATES LAST [outages]`.
 
     STATES is a file with two states of the documents; each document has to be in one of them. The
-    reader stops when the file LAST exists. It prints JSON.
+    reader stops when the file LAST exists. With `outages`, a search may fail for want of the
+    database. It prints JSON.
     """
     states: list[Any] = json.loads(Path(sys.argv[1]).read_text())
     before, after = (
@@ -143,6 +145,9 @@ def read() -> None:
             try:
                 by_uri = served(project, "docs", some)
             except Exception as error:
+                if isinstance(error, StoreError) and sys.argv[3:] == ["outages"]:
+                    time.sleep(_PAUSE)
+                    continue
                 faults.append(f"{type(error).__name__}: {error}")
                 by_uri = {}
                 if len(faults) > 9:

@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pytest
 from sqlalchemy.engine import make_url
@@ -33,6 +33,8 @@ from .handbook import (
     write_project,
 )
 
+S = TypeVar("S", bound="Scene")
+
 INGEST = ("knowledge", "ingest", "docs")
 CALLS = DOCUMENTS * PASSAGES // BATCH
 SOON = 60.0
@@ -56,6 +58,9 @@ def pace(log: Path, seconds: float = 0) -> dict[str, object]:
 class Scene:
     """A project with Friday's documents, an index of Monday's, and a reader at work."""
 
+    read_options: tuple[str, ...] = ()
+    """Options of `handbook.read`."""
+
     def __init__(
         self, root: Path, processes: Processes, expected: Expected, server: Server, database: str
     ) -> None:
@@ -73,6 +78,7 @@ class Scene:
             "tests.torture.handbook:read",
             str(states),
             str(self._last),
+            *self.read_options,
             PG_DSN=self._dsn,
             **pace(root / "questions"),
         )
@@ -181,11 +187,12 @@ def making_scenes(
     processes: Processes,
     expected: Expected,
     server: Server,
-) -> Iterator[Callable[[str], Scene]]:
+    kind_of_scene: type[S] = Scene,  # type: ignore[assignment]  # mypy: not of every S
+) -> Iterator[Callable[[str], S]]:
     """Yield a function that creates a scene for a kind of database and ends the previous one."""
-    scenes: list[Scene] = []
+    scenes: list[S] = []
 
-    def make(kind: str) -> Scene:
+    def make(kind: str) -> S:
         while scenes:
             scenes.pop().end()
         root = Path(shutil.copytree(monday[kind], folder / "scene"))
@@ -193,7 +200,7 @@ def making_scenes(
         if kind == "pgvector":
             with server.connect() as db:
                 db.execute(f"create database {database} template monday")
-        scenes.append(Scene(root, processes, expected, server, database))
+        scenes.append(kind_of_scene(root, processes, expected, server, database))
         return scenes[-1]
 
     yield make

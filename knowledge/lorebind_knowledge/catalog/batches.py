@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.database.databases import PostgresDatabase
@@ -58,7 +58,13 @@ class Batches:
 
     # For the ingest
 
-    def add(self, batches: Iterable[tuple[Lease, Batch]]) -> None:
+    def add(
+        self,
+        lease: Lease,
+        batches: Iterable[Batch],
+        check: Callable[[Sql, Lease], object],
+    ) -> None:
+        """Store the batches of an ingest, after `check`, which is `leases.check`."""
         rows = [
             {
                 "id": batch.id,
@@ -68,9 +74,10 @@ class Batches:
                 "about": json.dumps(asdict(batch.about)),
                 "texts": json.dumps(list(batch.texts)),
             }
-            for lease, batch in batches
+            for batch in batches
         ]
         with self._database.writing() as sql:
+            check(sql, lease)
             sql.insert("catalog_batches", rows)
 
     def collect(self, ids: Collection[str]) -> dict[str, str]:
@@ -86,21 +93,26 @@ class Batches:
         with self._hurried() as sql:
             sql.run("delete from catalog_batches where id in (:*ids)", ids=list(ids))
 
-    def orphans(self, ids: Collection[str], late: Collection[str]) -> list[str]:
+    def orphans(self, ids: Collection[str], late: Collection[str]) -> tuple[list[str], set[str]]:
         """Return the batches to deliver again: those whose worker has ended or hangs.
 
         Args:
             ids: the batches that were submitted.
             late: those of them that are returned too if no worker has taken them yet.
+
+        Returns:
+            the batches to deliver again, and those that are gone. A process that takes the lease
+            removes them, and so does a crash of the server.
         """
         with self._hurried() as sql:
+            there = sql.run("select id from catalog_batches where id in (:*ids)", ids=list(ids))
             rows = sql.run(
                 "update catalog_batches set worker = '' where id in (:*ids) and done = 0"
                 f" and until < {sql.now} and (worker <> '' or id in (:*late)) returning id",
                 ids=list(ids),
                 late=list(late),
             )
-        return [batch for (batch,) in rows]
+        return [batch for (batch,) in rows], set(ids) - {batch for (batch,) in there}
 
     # For workers
 

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config import errors
-from lorebind_config.errors import EmbedderError, LorebindError, StoreError
+from lorebind_config.errors import EmbedderError, LeaseLostError, LorebindError, StoreError
 from lorebind_config.namespace import digest
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.batches import CHANNEL, About, Batch, Batches
@@ -29,7 +29,7 @@ from lorebind_knowledge.resilience.limits import FairSemaphore
 from lorebind_knowledge.scale.engine import make_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.database.databases import PostgresDatabase
@@ -213,23 +213,38 @@ class Pool:
         }
         # An engine may have lost those that are late, as when a worker ends the job of another.
         late = [name for name, is_late in ours.items() if is_late]
-        if ours and (orphans := self._batches.orphans(ours.keys(), late)):
+        orphans, gone = self._batches.orphans(ours.keys(), late) if ours else ([], set())
+        if orphans:
             finish(self.engine.submit(key, orphans))
             for name in orphans:
                 self._submitted[name].submitted = now
+        with self._lock:  # submitted again, if the lease is still held
+            self._new[:0] = [self._submitted.pop(name) for name in gone]
 
     def _submit(self, key: str, some: Iterable[_Waiting]) -> None:
-        some = list(some)
-        if not some:
-            return
-        self._batches.add((waiting.lease, waiting.batch) for waiting in some)
-        now = time.monotonic()
+        by_lease: dict[Lease, list[_Waiting]] = {}
+        for waiting in some:
+            by_lease.setdefault(waiting.lease, []).append(waiting)
+        for lease, ours in by_lease.items():
+            batches = [waiting.batch for waiting in ours]
+            try:
+                self._batches.add(lease, batches, leases.check)
+            except LeaseLostError as error:
+                self._take_off(ours)
+                for waiting in ours:
+                    _resolve(waiting, error)
+                continue
+            self._take_off(ours)
+            for waiting in ours:
+                waiting.submitted = time.monotonic()
+                self._submitted[waiting.batch.id] = waiting
+            finish(self.engine.submit(key, [batch.id for batch in batches]))
+
+    def _take_off(self, some: Iterable[_Waiting]) -> None:
+        """Remove these from the batches that have not been submitted."""
         with self._lock:
             for waiting in some:
-                waiting.submitted = now
-                self._submitted[waiting.batch.id] = waiting
                 self._new.remove(waiting)
-        finish(self.engine.submit(key, [waiting.batch.id for waiting in some]))
 
     def _collect(self) -> None:
         if not self._submitted:
@@ -239,13 +254,11 @@ class Pool:
             self._failed[waiting.batch.embedder] += bool(error)
             _resolve(waiting, _raised(error) if error else True)
 
-    def _hand_back(self, key: str, new: Iterable[_Waiting]) -> None:
+    def _hand_back(self, key: str, new: Sequence[_Waiting]) -> None:
         """Let the callers embed by themselves."""
         submitted = [w for w in self._submitted.values() if w.batch.embedder == key]
         self._withdraw(submitted)
-        with self._lock:
-            for waiting in new:
-                self._new.remove(waiting)
+        self._take_off(new)
         for waiting in [*submitted, *new]:
             _resolve(waiting, False)
 
