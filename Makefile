@@ -52,7 +52,7 @@ test: setup ## Run all tests
 dense: setup ## Run all tests with more cases each, about 20 minutes
 	LOREBIND_TEST_DENSE=1 $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-torture: setup ## Try every hostile case, about 40 minutes; an interrupted run resumes
+torture: setup ## Try every hostile case, about an hour; an interrupted run resumes
 	LOREBIND_TEST_DENSE=1 $(BIN)/pytest tests/torture --torture --numprocesses 2 --dist worksteal
 
 docs: setup ## Build the documentation site into site/

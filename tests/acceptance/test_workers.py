@@ -95,8 +95,8 @@ class Shop:
     def declare(self, **more: Any) -> None:
         (self.root / "lorebind.yaml").write_text(yaml.safe_dump(declarations(**more)))
 
-    def ingest(self, **constants: object) -> Running:
-        return self._run("knowledge", "ingest", "docs", **constants)
+    def ingest(self, *options: str, **constants: object) -> Running:
+        return self._run("knowledge", "ingest", "docs", *options, **constants)
 
     def worker(self, *options: str, **constants: object) -> Running:
         """Start a worker, and wait until it is ready."""
@@ -131,9 +131,10 @@ class Shop:
         """How often each text was embedded."""
         return Counter(text for call in self.calls for text in call)
 
-    def contents(self) -> tuple[set[str], list[str]]:
-        """Return the ids of all chunks, and the answers to a question."""
-        with self.opened() as project:
+    def contents(self, tenant: str = "default") -> tuple[set[str], list[str]]:
+        """Return the ids of all chunks of a tenant, and the answers to a question."""
+        with self.opened() as loaded:
+            project = loaded.for_tenant(tenant)
             kb = project.knowledge_base("docs")
             ids = {chunk.id for doc in kb.documents() for chunk in kb.chunks(doc.id)}
             matches = project.query("docs", "When does the tour 007.md leave?").matches
@@ -181,6 +182,41 @@ def test_two_workers_embed_each_text_once(
     assert shop.contents() == alone.contents()
     for worker in workers:
         ended(worker)
+
+
+def test_other_stores_tenants_and_sparse_terms(
+    shop: Shop,
+    tmp_path_factory: pytest.TempPathFactory,
+    processes: Processes,
+) -> None:
+    """Workers embed for any vector database and tenant, and make vectors of both kinds."""
+    (kb,) = declarations()["knowledge_bases"]
+    more = {"knowledge_bases": [kb | {"sparse": "local"}]}
+    qdrant = {"id": "q", "type": "qdrant", "config": {"path": "qdrant"}}
+    alone = Shop(tmp_path_factory.mktemp("alone"), processes, "")
+    alone.declare(vector_dbs=[qdrant], **more)
+    shared = {"catalog": {"dsn": "{{ .env.PG_DSN }}"}}
+    shop.declare(ingestion={"engine": "distributed"}, vector_dbs=[qdrant | shared], **more)
+    worker = shop.worker()
+    for runs in (shop, alone):
+        report = json.loads(ingested(runs.ingest("--tenant", "acme", "-o", "json")))
+        assert report["terms_added"] == DOCUMENTS
+    assert shop.contents("acme") == alone.contents("acme")
+    assert set(shop.embedded.values()) == {1}
+    ended(worker)
+
+
+def test_a_worker_that_runs_once(shop: Shop) -> None:
+    """It ends when nothing waits; the ingest embeds the rest by itself."""
+    shop.close_gate()
+    ingest = shop.ingest(pool___ALONE_SECONDS=0.5)
+    worker = shop.worker("--once", "--concurrency", "1")
+    shop.open_gate()
+    assert worker.result()[0] == 0, worker.printed
+    code, printed = ingest.result()
+    assert code == 0, printed
+    assert set(shop.embedded.values()) == {1}
+    assert len(shop.embedded) == DOCUMENTS
 
 
 def test_without_a_worker_the_ingest_embeds_by_itself(shop: Shop) -> None:

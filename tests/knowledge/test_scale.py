@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from typing import Any
 
+import psycopg
 import pytest
 
+from lorebind_config.errors import StoreError
 from lorebind_config.namespace import PROJECT_SCOPE, Namespace
 from lorebind_knowledge.catalog.batches import About, Batch, Batches
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.leases import Lease
+from lorebind_knowledge.catalog.schema import CATALOG
+from lorebind_knowledge.database import postgres_notifications
+from lorebind_knowledge.database.databases import PostgresDatabase
+from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.scale.engine import make_engine
 from lorebind_knowledge.scale.pool import VERSION
 from lorebind_knowledge.scale.work import Work
 from lorebind_knowledge.scale.worker import Worker
+from tests.postgres import Server
 
 from .every_catalog import in_postgres
 
-pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
+pytestmark = pytest.mark.enable_socket
 
 LEASE = Lease(Namespace("default", "shop", PROJECT_SCOPE, "docs"), 1)
 
@@ -135,3 +144,81 @@ async def test_a_provider_in_trouble_delays_no_other(
     else:
         assert all("ValueError: broken" in done[name] for name in bad)
     engine.close()
+
+
+def test_tables_that_the_operator_creates(dsn: str, catalog: Catalog, batches: Batches) -> None:
+    """With `ensure_schema: false`, the error has the SQL for the queue, which works."""
+    assert catalog.postgres is not None
+    batches.collect([])  # creates the tables of the catalog
+    database = PostgresDatabase(PostgresAddress(dsn), CATALOG, ensure_schema=False)
+    engine: Any = make_engine("distributed", database)
+    with pytest.raises(StoreError, match="ensure_schema is false; create them with:") as raised:
+        engine.submit("key", ["batch"])
+    _, _, script = str(raised.value).partition("create them with:\n")
+    with psycopg.connect(dsn, autocommit=True) as db:
+        db.execute(script)
+    engine.submit("key", ["batch"])
+    assert engine.look_after("key") == 0
+    engine.close()
+
+
+class Pooler:
+    """Stands between PostgreSQL and clients, and gives connections numbers of its own.
+
+    In transaction mode, poolers drop notifications, because a connection belongs to its client only
+    during a transaction.
+    """
+
+    def __init__(self, port: int, *, drops: bool) -> None:
+        self._server, self._drops = port, drops
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._server))
+                for carry in (self._to_server, self._to_client):
+                    threading.Thread(target=carry, args=(client, server), daemon=True).start()
+
+    def _to_server(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError), client, server:
+            while data := client.recv(65536):
+                server.sendall(data)
+
+    def _to_client(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError), client, server, server.makefile("rb") as messages:
+            while kind := messages.read(1):
+                size = messages.read(4)
+                body = messages.read(int.from_bytes(size, "big") - 4)
+                if kind == b"K":  # BackendKeyData: the number of the connection, and a secret
+                    body = (1).to_bytes(4, "big") + body[4:]
+                if not (kind == b"A" and self._drops):  # NotificationResponse
+                    client.sendall(kind + size + body)
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_a_pooler(dsn: str, postgres: Server, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """A worker refuses one in transaction mode by name, and works with one in session mode."""
+    monkeypatch.setattr(postgres_notifications, "_PROBE_SECONDS", 0.5)
+    pooler = Pooler(postgres.port, drops=mode == "transaction")
+    address = dsn.replace(f":{postgres.port}/", f":{pooler.port}/")
+    catalog = in_postgres(f"{address}&sslmode=disable&gssencmode=disable")
+    assert catalog.postgres is not None
+    engine: Any = make_engine("distributed", catalog.postgres)
+    worker = Worker([(catalog, engine, {"key": Provider("any", lambda: None)})], concurrency=1)
+    refused = (
+        pytest.raises(StoreError, match="a connection pooler in transaction mode is in between")
+        if mode == "transaction"
+        else nullcontext()
+    )
+    with refused:
+        asyncio.run(worker.run(once=True))
+    engine.close()
+    catalog.close()
+    pooler.close()

@@ -30,7 +30,7 @@ FULL = 20
 CALL = 0.1
 """Seconds of a call of the embedder."""
 REPEATED_WITHIN, RESUMED_WITHIN = 10.0, 15.0
-"""Seconds in which another process has to go on with what a killed one had in hand."""
+"""Seconds in which another process has to continue what a killed one had in hand."""
 BEYOND = 7.0
 """Seconds after which neither the batch of a worker nor the lease of an ingest is still held."""
 AWAY = 10.0

@@ -45,14 +45,17 @@ class Worker:
         Raises:
             StoreError: a catalog cannot be used for workers. An outage later raises nothing.
         """
-        async with asyncio.TaskGroup() as tasks:
-            serving = [
-                tasks.create_task(self._serve(engine, work, slots, once=once))
-                for engine, work, slots in self._served
-            ]
-            refusing = tasks.create_task(self._refuse())
-            await asyncio.gather(*serving)
-            refusing.cancel()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                serving = [
+                    tasks.create_task(self._serve(engine, work, slots, once=once))
+                    for engine, work, slots in self._served
+                ]
+                refusing = tasks.create_task(self._refuse())
+                await asyncio.gather(*serving)
+                refusing.cancel()
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from group.exceptions[0].__cause__
 
     def stop(self) -> None:
         """Let batches end early that only wait; call it before `run` is cancelled."""
@@ -72,7 +75,8 @@ class Worker:
             await engine.serve(embed, slots, once=once)
         finally:
             for key, batches in returned.items():
-                await call(engine.submit, key, batches)
+                with suppress(StoreError):  # the ingest submits them again, only later
+                    await call(engine.submit, key, batches)
 
     async def _refuse(self) -> None:
         while True:
