@@ -41,6 +41,8 @@ LOUD: dict[str, str] = {
     "no table of chunks": "drop table catalog_chunks",
     "no table of versions": "drop table catalog_versions",
     "no column of texts": "alter table catalog_chunks rename column text to words",
+    "number of documents": "update catalog_languages set documents = 'all'",
+    "no table of languages": "drop table catalog_languages",
     "no table of segments": "drop table catalog_segments",
     "no table of postings": "drop table catalog_postings",
     "lengths of passages, cut short": "update catalog_segments set lengths = substr(lengths, 2)",

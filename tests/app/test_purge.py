@@ -139,6 +139,7 @@ def test_it_is_removed(ready_cli: Cli) -> None:
         "catalog_postings": 1,
         "catalog_terms": 0,
         "catalog_indexes": 1,
+        "catalog_languages": 1,
         "catalog_documents": 1,
         "catalog_added": 0,
         "catalog_runs": 1,

@@ -13,7 +13,8 @@ import pytest
 from lorebind_config.namespace import Namespace
 from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.indexes import Manifest
-from lorebind_knowledge.catalog.postings import WORDS, read_postings, read_segments, segments_of
+from lorebind_knowledge.catalog.postings import WORDS
+from lorebind_knowledge.catalog.segments import read_postings, read_segments, segments_of
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.records import Record
@@ -35,6 +36,8 @@ class Explained(Sql):
         lines = super().run(f"explain analyze {statement}", **values)
         self.plan = "\n".join(line for (line,) in lines)
         return []
+
+    run_binary = run
 
 
 @pytest.fixture

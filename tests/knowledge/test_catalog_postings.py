@@ -10,7 +10,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from lorebind_knowledge.catalog import postings
+from lorebind_knowledge.catalog import postings, segments
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.postings import (
     MAX_WEIGHT,
@@ -19,12 +19,14 @@ from lorebind_knowledge.catalog.postings import (
     Size,
     due_for_cleaning,
     due_for_merge,
+    words_of,
+    write,
+)
+from lorebind_knowledge.catalog.segments import (
     key_of,
     read_postings,
     read_segments,
     segments_of,
-    words_of,
-    write,
 )
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.testing.index_driver import Driver, record
@@ -129,8 +131,8 @@ class TestPostings:
         self, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Terms are found in whichever row they are; a term stays in one row."""
-        monkeypatch.setattr(postings, "_TERMS_PER_ROW", 7)
-        monkeypatch.setattr(postings, "_POSTINGS_PER_ROW", 20)
+        monkeypatch.setattr(segments, "_TERMS_PER_ROW", 7)
+        monkeypatch.setattr(segments, "_POSTINGS_PER_ROW", 20)
         terms = [f"t{number:03}" for number in range(100)]
         with catalog._database.writing() as sql:
             some = [
@@ -195,7 +197,7 @@ class TestPostings:
         self, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """More passages than a position can name are stored in several segments."""
-        monkeypatch.setattr(postings, "_MAX_PASSAGES", 10)
+        monkeypatch.setattr(postings, "MAX_PASSAGES", 10)
         with catalog._database.writing() as sql:
             write(sql, SPACE, WORDS, passages(*["keys"] * 25))
             assert len(segments_of(sql, SPACE, WORDS)) == 3
@@ -210,13 +212,18 @@ class TestPostings:
         ([1] * 7 + [8], 8),
         ([1, 1, 8, 8, 8, 8, 8], 0),
         ([1, 1, 8, 8, 8, 8, 8, 8], 8),
-        ([1] * 6 + [5000] * 20, 0),
+        ([1] * 7 + [500], 0),
+        ([1] * 7 + [505], 8),
+        ([1] * 6 + [5000] * 20, 19),
         ([4000] * 8, 8),
         ([5000] * 8, 0),
+        ([5000] * 10, 10),
+        ([32_000] * 2, 2),
+        ([33_000] * 2, 0),
     ],
 )
 def test_segments_of_similar_size_are_merged(passages: list[int], merged: int) -> None:
-    """The newest segments are merged when eight of them are of one size; large ones stay."""
+    """The newest segments are merged when there are enough of one size; the largest stay."""
     sizes = [Size(100 - place, count, 0) for place, count in enumerate(passages)]
     assert due_for_merge(sizes) == [size.segment for size in sizes[:merged]][::-1]
 

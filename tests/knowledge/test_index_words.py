@@ -318,14 +318,14 @@ class TestWords(OnEveryCatalog):
         """The least recently used words are forgotten, and found again."""
         questions = ["bread kitchen", "engines mechanic", "tickets", "bread"]
         answers = [to.words(question) for question in questions]
-        monkeypatch.setattr(postings_cache, "_MAX_POSTINGS", 7)
+        monkeypatch.setattr(postings_cache, "_MAX_BYTES", 2000)
         to.add(record("n", uri="n.md", text="nothing of that"))
         to.remove("n.md")  # a new version, of which nothing is cached yet
         for _ in range(2):
             assert [to.words(question) for question in questions] == answers
             (words,) = to.index._memory._words.values()
             cache = words.cache
-            assert 0 < sum(map(postings_cache._size, cache._postings.values())) == cache._size <= 7
+            assert 0 < sum(held.size for held in cache._packed.values()) == cache._size <= 2000
             assert "bread" in cache._terms
 
     @pytest.mark.parametrize("seed", range(4))

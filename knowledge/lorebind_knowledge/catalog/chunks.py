@@ -187,10 +187,10 @@ class Chunks:
 
     def languages(self) -> dict[str, int]:
         """Return the number of documents that searches find, by language."""
-        counted = "select language, count(*) from catalog_versions where space = :space"
-        languages = dict(self._run(f"{counted} and state = {LIVE} group by language"))
-        if not all(isinstance(language, str) for language in languages):
-            raise damaged("documents of an index have a language that is not text")
+        counted = "select language, documents from catalog_languages where space = :space"
+        languages = dict(self._run(f"{counted} and documents <> 0"))
+        if any((type(key), type(count)) != (str, int) for key, count in languages.items()):
+            raise damaged("the languages of an index hold values that Lorebind never writes")
         return languages
 
     def has_metadata_key(self, key: str) -> bool:

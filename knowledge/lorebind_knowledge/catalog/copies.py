@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lorebind_knowledge.catalog.versions import LIVE
+from lorebind_knowledge.catalog.versions import LIVE, Versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,6 +123,7 @@ class Copies:
             " next_number = :chunks + 1 where index_uid = :space",
             chunks=chunks,
         )
+        Versions(self._sql, self._index_uid).count_again()
 
     def _run(self, statement: str, **values: Any) -> list[Any]:
         return self._sql.run(statement, space=self._index_uid, **values)

@@ -38,6 +38,7 @@ def split_again(sql: Sql) -> None:
         versions = sql.run(f"select version, uri {live} order by version", space=space)
         for start in range(0, len(versions), _DOCUMENTS):
             _split(sql, space, dict(versions[start : start + _DOCUMENTS]))
+        Versions(sql, space).count_again()
         sql.run(
             "update catalog_indexes set words = :today, version = version + 1"
             " where index_uid = :space",

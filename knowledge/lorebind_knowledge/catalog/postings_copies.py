@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lorebind_knowledge.catalog.postings import (
+from lorebind_knowledge.catalog.segments import (
     TermPostings,
     live_in,
     read_block,

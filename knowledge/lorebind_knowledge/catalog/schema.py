@@ -90,6 +90,13 @@ STATEMENTS = (
     "create index if not exists catalog_versions_document"
     " on catalog_versions (space, uri, generation)",
     "create index if not exists catalog_versions_state on catalog_versions (space, state)",
+    # The number of documents that searches find, because counting them takes long.
+    """create table if not exists catalog_languages (
+  space bigint not null,
+  language varchar not null,
+  documents bigint not null,
+  primary key (space, language)
+)""",
     """create table if not exists catalog_chunks (
   row [count], -- in document order within a version
   space bigint not null,

@@ -8,7 +8,7 @@ never needed again.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lorebind_config.errors import StoreError
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
 
 STAGED, LIVE, DEAD = 0, 1, 2
+
+_ADDED = (
+    "on conflict (space, language) do update"
+    " set documents = catalog_languages.documents + excluded.documents"
+)
 
 
 class Change(NamedTuple):
@@ -144,8 +149,9 @@ class Versions:
         falling: dict[int, str] = {}
         stale: list[int] = []
         unseen = dict(generations)
-        for version, uri, generation, state in self._run(
-            "select version, uri, generation, state from catalog_versions"
+        languages: Counter[str] = Counter()
+        for version, uri, generation, state, language in self._run(
+            "select version, uri, generation, state, language from catalog_versions"
             f" where space = :space and state <> {DEAD} and uri in (:*uris)",
             uris=list(generations),
         ):
@@ -154,13 +160,16 @@ class Versions:
                 unseen.pop(uri)
                 if state == STAGED:
                     rising[version] = uri
+                    languages[language] += 1
             elif state == LIVE:
                 if generation > published:
                     raise _older(uri, published, generation)
                 falling[version] = uri
+                languages[language] -= 1
             elif generation < published:
                 stale.append(version)
         self._insert_versions(dict.fromkeys(unseen.items(), ""), LIVE)
+        languages[""] += len(unseen)
         before, gone = self._members(falling)
         after, come = self._members(rising)
         # The words of chunks that are in both versions stay: rewriting them would be slow.
@@ -169,6 +178,7 @@ class Versions:
         self._update_terms(rising, fresh, dropped)
         self._set_state([*falling, *stale], DEAD)
         self._set_state(list(rising), LIVE)
+        self._count(languages)
         more = sum(map(len, after.values())) - sum(map(len, before.values()))
         self._grow(more)
         changed = {*rising.values(), *falling.values()}
@@ -184,15 +194,17 @@ class Versions:
     def remove(self, uris: Sequence[str]) -> int:
         """Remove documents from searches, and return the number of their chunks."""
         rows = self._run(
-            "select version, uri, state from catalog_versions"
+            "select version, uri, state, language from catalog_versions"
             f" where space = :space and state <> {DEAD} and uri in (:*uris)",
             uris=list(uris),
         )
-        live = {version: uri for version, uri, state in rows if state == LIVE}
+        live = {version: uri for version, uri, state, _ in rows if state == LIVE}
         members, gone = self._members(live)
         self.update_words({}, gone=gone.keys())
         self._update_terms({}, (), gone.keys())
         self._set_state([version for version, *_ in rows], DEAD)
+        languages = Counter(language for version, *_, language in rows if version in live)
+        self._count({language: -documents for language, documents in languages.items()})
         count = sum(map(len, members.values()))
         self._grow(-count)
         return count
@@ -258,8 +270,8 @@ class Versions:
         from lorebind_knowledge.catalog import postings
 
         postings.drop(self._sql, self._index_uid)
-        for table in ("catalog_chunks", "catalog_versions", "catalog_vectors", "catalog_terms"):
-            self._run(f"delete from {table} where space = :space")
+        for table in ("chunks", "versions", "languages", "vectors", "terms"):
+            self._run(f"delete from catalog_{table} where space = :space")
 
     def _staged_versions(
         self, languages: Mapping[tuple[str, int], str]
@@ -379,6 +391,7 @@ class Versions:
     ) -> None:
         """Write the terms of passages that become live, as `update_words` does for words."""
         from lorebind_knowledge.catalog import postings
+        from lorebind_knowledge.catalog.segments import segments_of
         from lorebind_knowledge.catalog.terms import StoredTerms
 
         staged = "from catalog_terms where version in (:*versions)"
@@ -389,7 +402,7 @@ class Versions:
             )
             if number in come
         ]
-        if passages or postings.segments_of(self._sql, self._index_uid, postings.TERMS):
+        if passages or segments_of(self._sql, self._index_uid, postings.TERMS):
             postings.write(self._sql, self._index_uid, postings.TERMS, passages, gone)
         if passages:
             self._run(f"delete {staged}", versions=list(rising))
@@ -400,6 +413,24 @@ class Versions:
                 f"update catalog_versions set state = {state} where version in (:*versions)",
                 versions=versions,
             )
+
+    def _count(self, documents: Mapping[str, int]) -> None:
+        """Add to the number of live documents in each language."""
+        rows = [
+            {"space": self._index_uid, "language": language, "documents": count}
+            for language, count in documents.items()
+            if count
+        ]
+        self._sql.insert("catalog_languages", rows, _ADDED)
+
+    def count_again(self) -> None:
+        """Count the live documents in each language."""
+        self._run("delete from catalog_languages where space = :space")
+        self._run(
+            "insert into catalog_languages (space, language, documents)"
+            " select space, language, count(*) from catalog_versions"
+            f" where space = :space and state = {LIVE} group by space, language"
+        )
 
     def _grow(self, chunks: int) -> None:
         """Increment the version of the index, and add to its number of live chunks."""

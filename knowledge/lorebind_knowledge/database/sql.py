@@ -36,6 +36,18 @@ class Sql:
         rows: list[Any] = self.driver.execute(_for_sqlite(statement), _encoded(values)).fetchall()
         return rows
 
+    def run_binary(self, statement: str, **values: Any) -> list[Any]:
+        """Run a query whose rows have long binary values, and return them.
+
+        PostgreSQL would send such values as texts of twice the length otherwise.
+        """
+        if not self.is_postgres:
+            return self.run(statement, **values)
+        rows: list[Any] = self.driver.execute(
+            _for_psycopg(statement), values, binary=True
+        ).fetchall()
+        return rows
+
     def renew(self) -> None:
         """End a snapshot, and begin another one that sees what was committed since."""
         if self.is_postgres:

@@ -68,13 +68,14 @@ def complete_terms(index: Index, lease: Lease, entry: IndexEntry) -> IndexEntry:
 
 def passages_without_terms(index: Index, entry: IndexEntry) -> list[int]:
     """Return the numbers of live passages that no sparse embedder has seen yet."""
-    from lorebind_knowledge.catalog.postings import TERMS, read_segments, segments_of
-    from lorebind_knowledge.index.postings_cache import Passages
+    from lorebind_knowledge.catalog.postings import TERMS
+    from lorebind_knowledge.catalog.segments import read_segments, segments_of
+    from lorebind_knowledge.index.matches import Passages
 
     with index.catalog.reading() as sql:
         live = Chunks(sql, entry.index_uid).live_numbers()
         segments = read_segments(sql, segments_of(sql, entry.index_uid, TERMS))
-    seen = set(Passages(segments).numbers.tolist())
+    seen = set(Passages(segments).live_numbers.tolist())
     return sorted(set(live) - seen)
 
 

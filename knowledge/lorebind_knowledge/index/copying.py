@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lorebind_config.namespace import IndexKey, chunk_id
-from lorebind_knowledge.catalog import postings
+from lorebind_knowledge.catalog import postings, segments
 from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.copies import Copies, NewChunk
 from lorebind_knowledge.catalog.ledger import put_documents
@@ -79,7 +79,7 @@ class IndexCopy:
             )
             for number, chunk in enumerate(chunks, first)
         ]
-        hashes = b"".join(postings.document_hash(chunk.uri) for chunk in chunks)
+        hashes = b"".join(segments.document_hash(chunk.uri) for chunk in chunks)
         self._hashes.append(np.frombuffer(hashes, "<i8"))
         self._chunks += len(chunks)
         with index.changing(self._lease, entry) as sql:
@@ -109,15 +109,15 @@ class IndexCopy:
         """Write the passages of a segment, and return it for `add_postings`."""
         hashes = np.concatenate(self._hashes)[passages.numbers - 1]
         none = np.zeros(0, np.int64)
-        segment = postings.Segment(passages.numbers, passages.lengths, hashes, none, [])
+        segment = segments.Segment(passages.numbers, passages.lengths, hashes, none, [])
         with self._index.changing(self._lease, self.entry) as sql:
-            return postings.insert_passages(sql, self.entry.index_uid, kind, segment)
+            return segments.insert_passages(sql, self.entry.index_uid, kind, segment)
 
-    def add_postings(self, segment: int, some: Sequence[postings.TermPostings]) -> None:
+    def add_postings(self, segment: int, some: Sequence[segments.TermPostings]) -> None:
         """Write postings of a segment, sorted by term."""
         with self._index.changing(self._lease, self.entry) as sql:
             for terms in some:
-                postings.insert_postings(sql, segment, terms)
+                segments.insert_postings(sql, segment, terms)
 
     def finish(self) -> None:
         """Count what was written, and let the store optimize searches of it."""

@@ -7,77 +7,71 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from lorebind_knowledge.catalog.postings import (
-    joined,
-    live_in,
+from lorebind_knowledge.catalog.rows import damaged
+from lorebind_knowledge.catalog.segments import (
+    Postings,
     read_postings,
     read_segments,
     segments_of,
 )
-from lorebind_knowledge.catalog.rows import damaged
+from lorebind_knowledge.index.matches import Passages, Term
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from lorebind_knowledge.catalog.postings import Postings, Segment
+    from lorebind_knowledge.catalog.segments import Segment
     from lorebind_knowledge.database.sql import Sql
 
-_MAX_POSTINGS = 2_000_000
-"""Maximum number of cached postings of all terms of an index: about 32 MB."""
+_MAX_BYTES = 64_000_000
+"""Maximum size of the cached postings of all terms of an index."""
+_OF_A_TERM = 500
+"""The bytes that a term takes besides its postings."""
+_PACKED, _UNPACKED = 3, 29
+"""The bytes of a posting, and those that it takes besides as part of a `Term`."""
+_MOST_UNPACKED = 16_384
+"""Terms with more postings are unpacked for each search."""
 
 
-class Passages:
-    """The live passages of an index version, by position: in the order of their numbers."""
+class _Packed(NamedTuple):
+    """The postings of a term in some segments, one after the other."""
 
-    def __init__(self, segments: Mapping[int, Segment]) -> None:
-        """
-        Args:
-            segments: all segments of the terms' kind, oldest first.
-        """
-        self.segments = segments
-        numbers, lengths, *_ = joined(segments.values())
-        live = np.flatnonzero(live_in(segments.values()))
-        live = live[np.argsort(numbers[live], kind="stable")]
-        self.numbers: NDArray[np.int64] = numbers[live]
-        self.lengths: NDArray[np.int64] = lengths[live].astype(np.int64)
-        self._live = live
-        """Where the passages are among those of all segments."""
-        positions = np.full(len(numbers), -1, np.int32)
-        positions[live] = np.arange(len(live))
-        ends = np.cumsum([len(segment.numbers) for segment in segments.values()]).tolist()
-        self._positions = dict(zip(segments, np.split(positions, ends), strict=False))
-        """For each segment, the positions here of its passages; -1 for those that are gone."""
+    segments: tuple[int, ...]
+    """All segments in which the term was looked up, oldest first."""
+    counts: NDArray[np.int32]
+    """The number of postings in each segment."""
+    postings: Postings
 
-    def having(
-        self, postings: Mapping[int, Postings]
-    ) -> tuple[NDArray[np.int32], NDArray[np.uint8]] | None:
-        """Return the live passages that have a term, ascending, and its weight in each.
+    @property
+    def size(self) -> int:
+        """The bytes that the term takes in the cache."""
+        count = len(self.postings.positions)
+        each = _PACKED + (_UNPACKED if count <= _MOST_UNPACKED else 0)
+        return _OF_A_TERM + self.counts.nbytes + each * count
 
-        Args:
-            postings: of the term, by segment.
-        """
-        if not postings:
-            return None
-        try:
-            positions = np.concatenate(
-                [self._positions[segment][part.positions] for segment, part in postings.items()]
-            )
-        except IndexError:
-            raise damaged("the terms of an index name passages that it does not have") from None
-        weights = np.concatenate([part.weights for part in postings.values()])
-        order = np.argsort(positions, kind="stable")
-        order = order[np.searchsorted(positions[order], 0) :]  # without those that are gone
-        return (positions[order], weights[order]) if len(order) else None
+    def by_segment(self) -> dict[int, Postings]:
+        ends = self.counts.cumsum()
+        columns = [np.split(column, ends) for column in self.postings]
+        parts = map(Postings, *columns)  # and one without postings, after the last segment
+        return dict(zip(self.segments, parts, strict=False))
+
+
+def _pack(segments: tuple[int, ...], parts: Mapping[int, Postings]) -> _Packed:
+    """Join the postings of a term by segment."""
+    none = Postings(np.zeros(0, np.uint16), np.zeros(0, np.uint8))
+    ordered = [parts.get(segment, none) for segment in segments]
+    counts = np.array([len(part.positions) for part in ordered], np.int32)
+    columns = zip(none, *ordered, strict=True)
+    return _Packed(segments, counts, Postings(*map(np.concatenate, columns)))
 
 
 P = TypeVar("P", bound=Passages)
-T = TypeVar("T")
+T = TypeVar("T", bound=Term[Any])
 
 
 class PostingsCache(Generic[P, T]):
@@ -95,7 +89,7 @@ class PostingsCache(Generic[P, T]):
             index_uid, kind: identify the postings.
             make_passages: makes the passages of a version from its segments, and those of the
                 version before if they are cached.
-            make_term: makes what is cached of a term from the passages that have it.
+            make_term: makes a term from the passages that have it, and its weights.
         """
         self._index_uid, self._kind = index_uid, kind
         self._make_passages, self._make_term = make_passages, make_term
@@ -104,10 +98,8 @@ class PostingsCache(Generic[P, T]):
         self._passages: P | None = None
         self._terms: dict[str, T | None] = {}
         """Terms of the current version; None for one that no live passage has."""
-        self._postings: dict[str, dict[int, Postings]] = {}
-        """By term and segment; the least recently used term comes first."""
-        self._searched: dict[str, frozenset[int]] = {}
-        """The segments in which each of these terms was looked up."""
+        self._packed: dict[str, _Packed] = {}
+        """The least recently used term comes first."""
         self._size = 0
 
     def passages(self, sql: Sql, version: int) -> P:
@@ -131,71 +123,58 @@ class PostingsCache(Generic[P, T]):
         with self._lock:
             cached = self._terms if passages is self._passages else {}
             known = {term: cached[term] for term in terms if term in cached}
-        new = {
-            term: None if having is None else self._make_term(passages, *having)
-            for term, postings in self._read(sql, passages.segments, terms, known).items()
-            for having in [passages.having(postings)]
-        }
+        packed = self._read(sql, passages, [term for term in terms if term not in known])
+        new = {term: self._unpacked(passages, held) for term, held in packed.items()}
         with self._lock:
             if passages is self._passages:
-                self._terms |= new
+                self._terms |= {
+                    term: held
+                    for term, held in new.items()
+                    if held is None or len(held.positions) <= _MOST_UNPACKED
+                }
             self._evict(terms)
         return {term: held for term, held in (known | new).items() if held is not None}
 
-    def _read(
-        self,
-        sql: Sql,
-        segments: Mapping[int, Segment],
-        terms: Iterable[str],
-        known: Collection[str],
-    ) -> dict[str, dict[int, Postings]]:
-        """Return the postings of terms that are not known. Only segments that are new are read."""
+    def _unpacked(self, passages: P, packed: _Packed) -> T | None:
+        within, weights = packed.postings
+        at = np.repeat(passages.starts, packed.counts) + within
+        if passages.live is not None:
+            there = passages.live[at]
+            at, weights = at[there], weights[there]
+        return self._make_term(passages, at, weights) if len(at) else None
+
+    def _read(self, sql: Sql, passages: P, terms: Collection[str]) -> dict[str, _Packed]:
+        """Return the postings of terms. Only segments that are new are read."""
+        segments, order = passages.segments, tuple(passages.segments)
         with self._lock:
-            postings = {t: dict(self._postings.get(t, {})) for t in terms if t not in known}
-            missing = defaultdict(list)
-            for term in postings:
-                missing[frozenset(segments) - self._searched.get(term, frozenset())].append(term)
+            packed = {term: self._packed[term] for term in terms if term in self._packed}
+        missing = defaultdict(list)
+        for term in terms:
+            if term not in packed or packed[term].segments != order:
+                seen = packed[term].segments if term in packed else ()
+                missing[frozenset(segments).difference(seen)].append(term)
         for unread, those in missing.items():
+            parts = {t: packed[t].by_segment() if t in packed else {} for t in those}
             new = {segment: segments[segment] for segment in unread}
             for segment, term, part in read_postings(sql, new, those):
-                postings[term][segment] = part
-        # In the order of the segments, so that sums of the same figures are the same everywhere.
-        ordered = {
-            term: {segment: parts[segment] for segment in segments if segment in parts}
-            for term, parts in postings.items()
-        }
+                if len(part.positions) and part.positions.max() >= len(segments[segment].numbers):
+                    raise damaged("the terms of an index name passages that it does not have")
+                parts[term][segment] = part
+            # In the order of the segments, so that sums of the same figures are the same.
+            packed |= {term: _pack(order, of_term) for term, of_term in parts.items()}
         with self._lock:
-            for term, parts in ordered.items():
-                self._size += _size(parts) - _size(self._postings.get(term))
-            self._postings |= ordered
-            self._searched |= dict.fromkeys(ordered, frozenset(segments))
-        return ordered
+            for term, held in packed.items():
+                before = self._packed.get(term)
+                self._size += held.size - (before.size if before else 0)
+            self._packed |= packed
+        return packed
 
     def _evict(self, used: Iterable[str]) -> None:
-        """Forget the least recently used terms while more postings are cached than allowed."""
+        """Forget the least recently used terms while what is cached is larger than allowed."""
         for term in used:
-            if term in self._postings:
-                self._postings[term] = self._postings.pop(term)
-        while self._size > _MAX_POSTINGS:
-            term = next(iter(self._postings))
-            self._size -= _size(self._postings.pop(term))
+            if term in self._packed:
+                self._packed[term] = self._packed.pop(term)
+        while self._size > _MAX_BYTES:
+            term = next(iter(self._packed))
+            self._size -= self._packed.pop(term).size
             self._terms.pop(term, None)
-            del self._searched[term]
-
-
-def _size(parts: Mapping[int, Postings] | None) -> int:
-    return 0 if parts is None else 1 + sum(len(part.positions) for part in parts.values())
-
-
-def values_of(keys: NDArray[Any], values: NDArray[Any], looked_up: NDArray[Any]) -> NDArray[Any]:
-    """Return the values of some keys; 0 for a missing key.
-
-    Args:
-        keys: unique and ascending.
-        values: one per key.
-        looked_up: any keys.
-    """
-    if not len(keys):
-        return np.zeros(len(looked_up), values.dtype)
-    at = np.minimum(np.searchsorted(keys, looked_up), len(keys) - 1)
-    return np.where(keys[at] == looked_up, values[at], 0)

@@ -6,7 +6,6 @@ rarity too, because a term that most passages have tells them apart no better th
 
 from __future__ import annotations
 
-from functools import cached_property
 from math import log1p
 from typing import TYPE_CHECKING
 
@@ -14,29 +13,34 @@ import numpy as np
 
 from lorebind_knowledge.catalog.postings import MAX_WEIGHT, TERMS
 from lorebind_knowledge.catalog.terms import UNIT
-from lorebind_knowledge.index.postings_cache import Passages, PostingsCache, values_of
+from lorebind_knowledge.index.matches import Matches, Passages, Term
+from lorebind_knowledge.index.postings_cache import PostingsCache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from lorebind_knowledge.catalog.postings import Segment
+    from lorebind_knowledge.catalog.segments import Segment
     from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.records import SparseVector
 
 
-class _Term:
+class _Term(Term[Passages]):
     """The passages of an index version that have a term, and their weights times its rarity."""
 
     def __init__(
         self, passages: Passages, positions: NDArray[np.int32], weights: NDArray[np.uint8]
     ) -> None:
-        self.positions = positions
+        super().__init__(passages, positions, weights)
         count = len(positions)
-        rarity = log1p((len(passages.numbers) - count + 0.5) / (count + 0.5))
-        largest = passages.lengths[positions] / UNIT
-        self.scores: NDArray[np.float64] = rarity / MAX_WEIGHT * weights * largest
+        self._rarity = log1p((passages.count - count + 0.5) / (count + 0.5))
+        self.most = self._rarity * int(weights.max()) / MAX_WEIGHT * passages.longest / UNIT
+
+    def scores_at(self, places: NDArray[np.intp] | slice) -> NDArray[np.float64]:
+        largest = self.passages.lengths[self.positions[places]] / UNIT
+        scores: NDArray[np.float64] = self._rarity / MAX_WEIGHT * self.weights[places] * largest
+        return scores
 
 
 class Terms:
@@ -63,32 +67,24 @@ class Terms:
         )
 
 
-class QueryTerms:
+class QueryTerms(Matches[Passages, _Term]):
     """The terms of one question, looked up in an index at one moment."""
 
     def __init__(self, index: Passages, held: Mapping[int, tuple[float, _Term]]) -> None:
-        self._index, self._held = index, held
-        """For each term, its weight in the question, and its passages."""
-
-    @cached_property
-    def passages(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The numbers of all passages that have any of the terms, ascending, and their scores."""
-        scores = np.zeros(len(self._index.numbers))
-        for weight, term in self._held.values():
-            scores[term.positions] += weight * term.scores
-        there = np.flatnonzero(scores)
-        return self._index.numbers[there], scores[there]
-
-    def scores(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the scores of passages; 0 for a passage without any of the terms."""
-        return values_of(*self.passages, numbers)
+        """
+        Args:
+            index: the passages.
+            held: for each term that passages have, its weight in the question.
+        """
+        super().__init__(index, list(held.values()))
+        self._ids = list(held)
 
     def shares(self, number: int) -> dict[int, float]:
         """Return by how much each term raises the score of a passage, most first."""
-        at = int(np.searchsorted(self._index.numbers, number))
+        position = self._index.positions_of(np.array([number]))
         shares = {}
-        for term, (weight, of_term) in self._held.items():
-            place = int(np.searchsorted(of_term.positions, at))
-            if place < len(of_term.positions) and of_term.positions[place] == at:
-                shares[term] = weight * float(of_term.scores[place])
+        for name, (weight, term) in zip(self._ids, self._held, strict=True):
+            _, places = term.find(position)
+            if len(places):
+                shares[name] = weight * float(term.scores_at(places)[0])
         return dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))

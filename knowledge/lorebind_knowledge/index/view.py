@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.index.masks import Masks
+    from lorebind_knowledge.index.matches import Matches
     from lorebind_knowledge.index.memory import Memory
     from lorebind_knowledge.index.terms import QueryTerms
     from lorebind_knowledge.index.words import QueryWords
@@ -161,7 +162,7 @@ class View(Chunks):
         Raises:
             UsageError: the filter is malformed, or `k` is less than 1.
         """
-        return self._best_of(lambda: self.words(question).passages, k, where)
+        return self._best_of(lambda: self.words(question), k, where)
 
     def terms_search(
         self, terms: SparseVector, k: int, where: Mapping[str, Any] | None = None
@@ -171,7 +172,7 @@ class View(Chunks):
         Raises:
             UsageError: the filter is malformed, or `k` is less than 1.
         """
-        return self._best_of(lambda: self.terms(terms).passages, k, where)
+        return self._best_of(lambda: self.terms(terms), k, where)
 
     def bm25_scores(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the BM25 of chunks, in the order of the numbers; 0 for chunks without a match."""
@@ -326,30 +327,24 @@ class View(Chunks):
         ).best(k)
 
     def _best_of(
-        self,
-        matching: Callable[[], tuple[NDArray[np.int64], NDArray[np.float64]]],
-        k: int,
-        where: Mapping[str, Any] | None,
+        self, look_up: Callable[[], Matches[Any, Any]], k: int, where: Mapping[str, Any] | None
     ) -> Hits:
-        """Return the best chunks that pass a filter.
+        """Return the best chunks that have any of the terms that are looked up and pass a filter.
 
         Args:
-            matching: returns the numbers of all passages that match, ascending, and their scores.
+            look_up: looks up the terms of the question.
             k: how many.
             where: the filter.
         """
         only = self._filter(k, where)
         if only.total == 0:
             return NO_HITS
-        numbers, scores = matching()
-        if only.allowed_ids is not None:
-            inside = _are_inside(numbers, only.allowed_ids)
-            numbers, scores = numbers[inside], scores[inside]
+        matches = look_up()
         limit = k
         while True:
-            some = _positions_of_best(scores, limit)
-            hits = self._hits(numbers[some].tolist(), scores[some], only)
-            if len(hits.ids) >= k or len(some) == len(scores):
+            numbers, scores = matches.best(limit, only.allowed_ids)
+            hits = self._hits(numbers.tolist(), scores, only)
+            if len(hits.ids) >= k or len(numbers) < limit:
                 return hits.best(k, float(hits.scores.max(initial=0.0)) or 1.0)
             limit *= _GROWTH
 
@@ -419,12 +414,3 @@ def _are_inside(numbers: NDArray[np.int64], allowed_ids: NDArray[np.int64]) -> N
         allowed_ids.take(np.searchsorted(allowed_ids, numbers), mode="clip") == numbers
     )
     return there
-
-
-def _positions_of_best(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Return the positions of the best `count` scores and of ties with the last, best first."""
-    some = np.arange(len(scores))
-    if count < len(scores):
-        least = np.partition(scores, -count)[-count] - MARGIN * scores.max()
-        some = np.flatnonzero(scores >= least)
-    return some[np.argsort(-scores[some], kind="stable")]

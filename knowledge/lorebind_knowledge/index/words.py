@@ -8,23 +8,24 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import log
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.postings import WORDS
 from lorebind_knowledge.catalog.rows import damaged
-from lorebind_knowledge.index.postings_cache import Passages, PostingsCache, values_of
+from lorebind_knowledge.index.matches import MANY, Matches, Passages, Term, values_of
+from lorebind_knowledge.index.postings_cache import PostingsCache
 from lorebind_knowledge.text.languages import DEFAULT
 from lorebind_knowledge.text.terms import query_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from lorebind_knowledge.catalog.postings import Segment
+    from lorebind_knowledge.catalog.segments import Segment
     from lorebind_knowledge.database.sql import Sql
 
 K1, B = 1.2, 0.75
@@ -63,22 +64,22 @@ class _Documents:
         """
         earlier = before.by_segment if before else {}
         hashes = before._hashes if before else np.zeros(0, np.int64)
-        numbers = before._numbers if before else np.zeros(0, np.int64)
+        numbers = before._numbers if before else np.zeros(0, np.int32)
         new = {number: part.documents for number, part in segments.items() if number not in earlier}
         uris, places = np.unique(np.concatenate([_NONE, *new.values()]), return_inverse=True)
         at = np.searchsorted(hashes, uris)
         are_new = np.ones(len(uris), bool)
         inside = at < len(hashes)
         are_new[inside] = hashes[at[inside]] != uris[inside]
-        new_numbers = np.empty(len(uris), np.int64)
+        new_numbers = np.empty(len(uris), np.int32)
         new_numbers[~are_new] = numbers[at[~are_new]]
         new_numbers[are_new] = np.arange(len(hashes), len(hashes) + are_new.sum())
         self._hashes: NDArray[np.int64] = np.insert(hashes, at[are_new], uris[are_new])
         """The documents, ascending."""
-        self._numbers: NDArray[np.int64] = np.insert(numbers, at[are_new], new_numbers[are_new])
+        self._numbers: NDArray[np.int32] = np.insert(numbers, at[are_new], new_numbers[are_new])
         ends = np.cumsum([len(part) for part in new.values()])
         numbered = dict(zip(new, np.split(new_numbers[places], ends), strict=False))
-        self.by_segment: dict[int, NDArray[np.int64]] = {
+        self.by_segment: dict[int, NDArray[np.int32]] = {
             number: earlier[number] if number in earlier else numbered[number]
             for number in segments
         }
@@ -86,6 +87,17 @@ class _Documents:
 
     def __len__(self) -> int:
         return len(self._hashes)
+
+
+class _PassagesOf(NamedTuple):
+    """The passages of some documents."""
+
+    positions: NDArray[np.int32]
+    """The passages, ascending."""
+    owners: NDArray[np.int32]
+    """A number from 0 for the document of each passage."""
+    documents: NDArray[np.int32]
+    """The number of each document."""
 
 
 class _Passages(Passages):
@@ -108,36 +120,74 @@ class _Passages(Passages):
         if len(numbered) > 2 * sum(languages.values()):  # most are gone
             numbered = _Documents(segments, None)
         self.numbered: _Documents = numbered
-        self.owners = np.concatenate([_NONE, *numbered.by_segment.values()])[self._live]
+        self.owners = np.concatenate([_NONE.astype(np.int32), *numbered.by_segment.values()])
         """The document of each passage, as a number from 0."""
         self.documents = sum(languages.values())
         self.languages = languages.keys() - {""}  # documents without text have no language
-        words = max(int(self.lengths.sum()), 1)  # so that an index without words has norms
-        self.norms = length_norm(self.lengths, words / max(len(self.lengths), 1))
-        of_documents = np.bincount(self.owners, self.lengths)
-        self.document_norms = length_norm(of_documents, words / max(self.documents, 1))
-        """The norms of passages and documents by their lengths, for `tf_saturation`."""
+        live = self.lengths if self.live is None else self.lengths[self.live]
+        words = max(int(live.sum(dtype=np.int64)), 1)  # so that an index without words has norms
+        self.average, self.document_average = (
+            words / max(count, 1) for count in (self.count, self.documents)
+        )
+        """The average length of passages and of documents."""
+        self.least_norm = length_norm(int(live.min()) if len(live) else 0, self.average)
+        """That of the shortest passage."""
+
+    @cached_property
+    def document_norms(self) -> NDArray[np.float64]:
+        """The norm of each document, for `tf_saturation`."""
+        live = slice(None) if self.live is None else self.live
+        lengths = np.bincount(self.owners[live], self.lengths[live], len(self.numbered))
+        norms: NDArray[np.float64] = length_norm(lengths, self.document_average)
+        return norms
+
+    def passages_of(self, documents: NDArray[np.int32]) -> _PassagesOf:
+        """Return the live passages of some documents."""
+        places = np.full(len(self.numbered), -1, np.int32)
+        places[documents] = np.arange(len(documents))  # one place for equal documents
+        of_passages = places[self.owners]
+        if self.live is not None:
+            of_passages[~self.live] = -1
+        positions = np.flatnonzero(of_passages >= 0).astype(np.int32)
+        return _PassagesOf(positions, of_passages[positions], places[documents])
 
 
-class _Word:
-    """The passages of an index version that contain a word."""
+class _Word(Term[_Passages]):
+    """The passages of an index version that contain a word, and how often it occurs in each."""
 
     def __init__(
         self, passages: _Passages, positions: NDArray[np.int32], times: NDArray[np.uint8]
     ) -> None:
-        self._passages = passages
-        self.positions, self._times = positions, times
-        """The passages, ascending, and how often the word occurs in each."""
-        weight = idf(len(passages.numbers), len(positions))
-        self.scores: NDArray[np.float64] = weight * tf_saturation(times, passages.norms[positions])
-        """Its BM25 in each of these passages, for one occurrence in the question."""
+        super().__init__(passages, positions, times)
+        self._idf = idf(passages.count, len(positions))
+        self.most = self._idf * tf_saturation(int(times.max()), passages.least_norm)
+
+    def scores_at(self, places: NDArray[np.intp] | slice) -> NDArray[np.float64]:
+        """Return the BM25 of some of the passages for one occurrence in the question."""
+        lengths = self.passages.lengths[self.positions[places]]
+        norms = length_norm(lengths, self.passages.average)
+        scores: NDArray[np.float64] = self._idf * tf_saturation(self.weights[places], norms)
+        return scores
 
     @cached_property
-    def in_documents(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def in_documents(self) -> tuple[NDArray[np.intp], NDArray[Any]]:
         """The documents that contain the word, ascending, and its count in each."""
-        counts = np.bincount(self._passages.owners[self.positions], self._times)
+        counts = np.bincount(self.passages.owners[self.positions], self.weights)
         documents = np.flatnonzero(counts)
         return documents, counts[documents]
+
+    @cached_property
+    def documents(self) -> int:
+        """Number of documents that contain the word."""
+        if len(self.positions) > MANY:  # without counts, which take longer
+            contain = np.zeros(len(self.passages.numbered), bool)
+            contain[self.passages.owners[self.positions]] = True
+            count = int(np.count_nonzero(contain))
+        else:
+            count = len(self.in_documents[0])
+        if count > self.passages.documents:
+            raise damaged("more documents have a word than an index counts")
+        return count
 
 
 class Words:
@@ -162,57 +212,53 @@ class Words:
         return QueryWords(passages, held, missing)
 
 
-class QueryWords:
+class QueryWords(Matches[_Passages, _Word]):
     """The words of one question, looked up in an index at one moment."""
 
-    def __init__(self, index: _Passages, held: list[tuple[int, _Word]], missing: int) -> None:
-        self._index, self._held = index, held
-        """For each word, its count in the question, and its occurrences in the index."""
+    def __init__(self, index: _Passages, held: Sequence[tuple[int, _Word]], missing: int) -> None:
+        """
+        Args:
+            index: the passages.
+            held: for each word that passages contain, its count in the question.
+            missing: the number of words of the question that no passage contains.
+        """
+        super().__init__(index, held)
         self._missing = missing
-        """Number of words of the question that the index does not contain."""
-
-    @cached_property
-    def passages(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The numbers of all passages that contain any of the words, ascending, and their BM25."""
-        scores = np.zeros(len(self._index.numbers))
-        for weight, word in self._held:
-            scores[word.positions] += weight * word.scores
-        there = np.flatnonzero(scores)
-        return self._index.numbers[there], scores[there]
-
-    def scores(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the BM25 of passages; 0 for a passage without any of the words."""
-        return values_of(*self.passages, numbers)
 
     def documents(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the BM25 of the documents of live passages; 0 for a document without the words.
 
         The rarity of a word is counted over documents.
         """
-        index = self._index
         if not self._held:
             return np.zeros(len(numbers))
-        if any(len(word.in_documents[0]) > index.documents for _, word in self._held):
-            raise damaged("more documents have a word than an index counts")
-        ids = values_of(index.numbers, index.owners, numbers)
-        norms = index.document_norms[ids]
-        scores = np.zeros(len(numbers))
+        index = self._index
+        documents = index.owners[index.positions_of(numbers)]
+        norms = index.document_norms[documents]
+        scores = np.zeros(len(documents))
+        some: _PassagesOf | None = None
         for weight, word in self._held:
-            documents, counts = word.in_documents
-            times = values_of(documents, counts, ids)
-            scores += weight * idf(index.documents, len(documents)) * tf_saturation(times, norms)
+            if len(word.positions) > MANY:
+                some = some or index.passages_of(documents)
+                there, places = word.find(some.positions)
+                counts = np.bincount(some.owners[there], word.weights[places], len(documents))
+                times = counts[some.documents]
+            else:
+                times = values_of(*word.in_documents, documents)
+            rarity = idf(index.documents, word.documents)
+            scores += weight * rarity * tf_saturation(times, norms)
         return scores
 
     def full_passage(self) -> float:
         """Return the BM25 of a passage of average length with just the words of the question."""
         having = [(weight, len(word.positions)) for weight, word in self._held]
-        return self._full(len(self._index.numbers), having)
+        return self._full(self._index.count, having)
 
     def full_document(self) -> float:
         """Return the BM25 of a document of average length with just the words of the question."""
-        having = [(weight, len(word.in_documents[0])) for weight, word in self._held]
+        having = [(weight, word.documents) for weight, word in self._held]
         return self._full(self._index.documents, having)
 
-    def _full(self, count: int, having: Iterable[tuple[int, int]]) -> float:
+    def _full(self, count: int, having: Iterable[tuple[float, int]]) -> float:
         each = (weight * idf(count, those) for weight, those in having)
         return sum(each, self._missing * idf(count, 0))

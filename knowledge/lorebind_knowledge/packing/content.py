@@ -16,8 +16,9 @@ from lorebind_knowledge.catalog.added import AddedDocument
 from lorebind_knowledge.catalog.copies import GENERATION, CopiedChunk
 from lorebind_knowledge.catalog.indexes import Manifest
 from lorebind_knowledge.catalog.ledger import DocumentEntry
-from lorebind_knowledge.catalog.postings import MAX_WEIGHT, TermPostings
+from lorebind_knowledge.catalog.postings import MAX_WEIGHT
 from lorebind_knowledge.catalog.postings_copies import CopiedPassages
+from lorebind_knowledge.catalog.segments import TermPostings
 from lorebind_knowledge.packing.archive import ADDED, CHUNKS, DOCUMENTS, VECTORS, PackReader
 from lorebind_knowledge.packing.pack import COLUMNS, FORMAT, VERSION
 

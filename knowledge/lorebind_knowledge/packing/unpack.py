@@ -206,16 +206,17 @@ class _Run:
 
     async def _copy_postings(self, copy: IndexCopy, name: str) -> None:
         from lorebind_knowledge.catalog import postings
+        from lorebind_knowledge.catalog.segments import TermPostings
 
         kind = postings.WORDS if name == WORDS else postings.TERMS
         segment, size = 0, 0
-        some: list[postings.TermPostings] = []
+        some: list[TermPostings] = []
         async for part in in_steps(self._content.postings(name)):
-            is_segment = not isinstance(part, postings.TermPostings)
+            is_segment = not isinstance(part, TermPostings)
             if some and (is_segment or size > _POSTINGS_AT_ONCE):
                 await call(copy.add_postings, segment, some)
                 some, size = [], 0
-            if isinstance(part, postings.TermPostings):
+            if isinstance(part, TermPostings):
                 some.append(part)
                 size += len(part.positions)
             else:
