@@ -243,8 +243,26 @@ class WorkflowMethods:
         """
         return await self._workflows.history(workflow, thread_id)
 
+    async def aresult(self, workflow: str, thread_id: str) -> RunResult:
+        """Return the result of the last turn of a thread that has completed, waits or is paused.
+
+        Nothing runs. It is the result that `run` or `resume` returned.
+
+        Raises:
+            NotFoundError: no such workflow or thread.
+            ThreadRefusedError: it runs now, has failed or was interrupted.
+        """
+        return await self._workflows.result(workflow, thread_id)
+
     async def areplay(
-        self, workflow: str, thread_id: str, step: int, *, new_id: str | None = None
+        self,
+        workflow: str,
+        thread_id: str,
+        step: int,
+        *,
+        new_id: str | None = None,
+        sinks: Sequence[SinkLike] = (),
+        event_buffer: int = EVENT_BUFFER,
     ) -> RunResult:
         """Run the last turn of a thread again after a step, as a new thread.
 
@@ -254,6 +272,8 @@ class WorkflowMethods:
             step: a `step` of `history`; the tasks that ended up to it do not run again. 0 runs all
                 tasks again.
             new_id: the id of the new thread, which must not exist; None creates one.
+            sinks: as for `run`.
+            event_buffer: as for `run`.
 
         Raises:
             NotFoundError: no such workflow or thread.
@@ -261,7 +281,25 @@ class WorkflowMethods:
             ThreadRefusedError: a thread `new_id` exists, or the workflow's graph has changed.
             TaskError: a task failed.
         """
-        return await self._workflows.replay(workflow, thread_id, step, new_id=new_id)
+        stream = self.replay_stream(
+            workflow, thread_id, step, new_id=new_id, sinks=sinks, event_buffer=event_buffer
+        )
+        return await stream.unread()
+
+    def replay_stream(
+        self,
+        workflow: str,
+        thread_id: str,
+        step: int,
+        *,
+        new_id: str | None = None,
+        sinks: Sequence[SinkLike] = (),
+        event_buffer: int = EVENT_BUFFER,
+    ) -> RunStream:
+        """Replay a thread as `replay` does, and stream its events, see `run_stream`."""
+        new_id = uuid.uuid4().hex if new_id is None else new_id
+        replay = partial(self._workflows.replay, workflow, thread_id, step, new_id=new_id)
+        return lorebind_bindings.RunStream(self._attaching(sinks, replay), new_id, event_buffer)
 
     def graph(
         self, workflow: str, *, checkpointer: BaseCheckpointSaver[Any] | None = None
@@ -317,6 +355,7 @@ class WorkflowMethods:
     thread = sync(athread)
     state = sync(astate)
     history = sync(ahistory)
+    result = sync(aresult)
     replay = sync(areplay)
 
 

@@ -57,6 +57,26 @@ class Run(BaseModel):
     """A problem document."""
 
 
+class WorkflowRun(BaseModel):
+    """A run of a workflow in the background."""
+
+    run_id: str
+    workflow: str
+    thread_id: str
+    action: Literal["run", "resume", "replay"]
+    status: Literal["running", "waiting", "completed", "failed", "cancelled"]
+    """`waiting`, too, if it is paused before a task: see the `result`."""
+    requested_at: float
+    finished_at: float | None = None
+    """The time at which it ended or began to wait."""
+    output: Any = None
+    """The output of the workflow after its end."""
+    result: dict[str, Any] | None = None
+    """The result, with all tasks and citations, and the questions that it waits for."""
+    error: dict[str, Any] | None = None
+    """The problem document of a failed run."""
+
+
 class Chunk(BaseModel):
     """A chunk of a document."""
 

@@ -27,6 +27,7 @@ from lorebind.server.routes import (
     reading,
     resources,
     runs,
+    workflow_runs,
     workflows,
 )
 from lorebind.server.server import PREFIX
@@ -108,6 +109,7 @@ def make_app(
         answers,
         resources,
         workflows,
+        workflow_runs,
     ):
         api.include_router(routes.router)
     api.include_router(resources.bindings)

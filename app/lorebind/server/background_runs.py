@@ -28,6 +28,8 @@ _BEGIN_SECONDS = 5.0
 """Seconds that a request waits until its run begins or is refused."""
 _ORPHAN_SECONDS = 60.0
 """Seconds in which a server with the same declarations may take over an interrupted run."""
+_LOOK_SECONDS = 2.0
+"""Seconds after which waiting callers look whether a run was ended in the meantime."""
 _RUNS_REMEMBERED = 16
 """Number of ended runs whose events are kept."""
 
@@ -95,6 +97,9 @@ class BackgroundRuns(ABC, Generic[E]):
     def new_events(self, run: RequestedRun) -> E:
         """Return an empty store for the events of a run that begins here."""
 
+    async def tidy(self) -> None:
+        """Delete what is no longer needed. Called every few seconds."""
+
     async def request(
         self,
         namespace: Namespace,
@@ -134,7 +139,8 @@ class BackgroundRuns(ABC, Generic[E]):
         while run.finished_at is None and time.monotonic() < deadline:
             here = self._under_way.get(run.run_id)
             if here is not None:
-                await asyncio.wait({here.task}, timeout=deadline - time.monotonic())
+                left = deadline - time.monotonic()
+                await asyncio.wait({here.task}, timeout=min(_LOOK_SECONDS, left))
             else:
                 # Another server works on it, and tells its end only by the stored run.
                 await asyncio.sleep(min(0.5, max(0.0, deadline - time.monotonic())))
@@ -149,7 +155,7 @@ class BackgroundRuns(ABC, Generic[E]):
         await call(self.runs.cancel, run)
         here = self._under_way.get(run.run_id)
         if here is not None:
-            here.task.cancel()
+            here.cancel()
             await asyncio.wait({here.task}, timeout=self.cancel_seconds)
 
     def events(self, run: RequestedRun) -> E | None:
@@ -174,7 +180,7 @@ class BackgroundRuns(ABC, Generic[E]):
         stopping = list(self._under_way.values())
         for under_way in stopping:
             under_way.interrupted = True
-            under_way.task.cancel()
+            under_way.cancel()
         if stopping:
             await asyncio.wait({under_way.task for under_way in stopping}, timeout=seconds)
         for under_way in self._under_way.values():
@@ -187,7 +193,7 @@ class BackgroundRuns(ABC, Generic[E]):
             try:
                 for under_way in list(self._under_way.values()):
                     if not await call(self.runs.beat, under_way.run):
-                        under_way.task.cancel()  # cancelled or taken over by another server
+                        under_way.cancel()  # cancelled or taken over by another server
                 for run in await call(self.runs.take_over):
                     if run.cancelled:
                         await call(self.runs.finish, run, "cancelled", {})
@@ -195,6 +201,7 @@ class BackgroundRuns(ABC, Generic[E]):
                         log.info("resuming run %s", run.run_id)
                         self._start(run, waits=True)
                 await self._end_orphans(_ORPHAN_SECONDS)
+                await self.tidy()
                 self._outages.worked()
             except LorebindError as error:  # runs report their own errors
                 self._outages.failed(error)
@@ -233,7 +240,6 @@ class BackgroundRuns(ABC, Generic[E]):
             detail = f"{type(error).__name__}; the server's log has details"
             outcome = {"error": {"code": "internal_error", "status": 500, "detail": detail}}
         finally:
-            # A second cancellation comes only if the server is killed.
             with suppress(LorebindError):
                 if status == "interrupted":
                     await call(self.runs.interrupt, run)
@@ -266,6 +272,11 @@ class UnderWay(Generic[E]):
         self.interrupted = False
         """Whether it was cancelled because the server stops."""
         self.error: LorebindError | None = None
+
+    def cancel(self) -> None:
+        """Cancel it once: a second cancellation would interrupt the storing of its end."""
+        if not self.task.cancelling():
+            self.task.cancel()
 
     async def begun(self, seconds: float) -> None:
         """Wait until the run has begun to write, or has ended."""

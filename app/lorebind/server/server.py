@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +26,7 @@ from lorebind.server.state.knowledge_bases import StoredKnowledgeBases
 from lorebind.server.state.runs import RequestedRuns
 from lorebind.server.state.tables import open_state
 from lorebind.server.state.tokens import Tokens
+from lorebind.server.workflow_runs import WorkflowRuns
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.errors import MissingDependencyError
 from lorebind_knowledge.extensions.prometheus import Prometheus
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from lorebind.server.state.tokens import Rights
 
 PREFIX = "/api/v0"
+WORKFLOWS = f"{PREFIX}/workflows"
+"""The path of the workflows."""
 DRAIN_SECONDS = 25.0
 """Seconds that requests and ingests may take when the server is told to stop."""
 _CLOSE_SECONDS = 5.0
@@ -60,8 +63,12 @@ class Server:
         self.log_failure = FailureLog(config)
         self.prometheus = _prometheus_of(project)
         """The metrics of `/metrics`; None if the extra `telemetry` is not installed."""
-        runs = RequestedRuns(self.database, project.name, config.digest)
-        self.ingests = Ingests(runs, self.project_for, self.log_failure)
+        stored = partial(RequestedRuns, self.database, project.name, config.digest)
+        self.ingests = Ingests(stored(), self.project_for, self.log_failure)
+        self.workflow_runs = WorkflowRuns(
+            stored(of_workflows=True), self.database, project, WORKFLOWS, self.log_failure
+        )
+        """The runs of workflows in the background."""
         self.changes = Changes()
         """Documents that are being deleted."""
         self.connected = Connected()
@@ -107,6 +114,7 @@ class Server:
     async def start(self) -> None:
         """Resume interrupted runs, and ingest knowledge bases with `on_start`."""
         self.ingests.watch()
+        self.workflow_runs.watch()
         self.starting = asyncio.create_task(self._start())
 
     async def _start(self) -> None:
@@ -118,7 +126,8 @@ class Server:
             await self.project.knowledge.open(kb.id).start()
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Refuse new requests, and interrupt ingests, so that waiting clients are notified.
+        """Refuse new requests, and interrupt runs in the background, so that waiting clients are
+        notified.
 
         Args:
             seconds: how long to wait for third-party code that hangs. Lorebind's own data is
@@ -127,7 +136,11 @@ class Server:
         self.is_draining = True
         if self.starting is not None:
             self.starting.cancel()
-        await asyncio.gather(self.ingests.stop(seconds), self.changes.stop(seconds))
+        await asyncio.gather(
+            self.ingests.stop(seconds),
+            self.workflow_runs.stop(seconds),
+            self.changes.stop(seconds),
+        )
         if self.starting is not None:
             await asyncio.wait({self.starting}, timeout=_CLOSE_SECONDS)
 

@@ -191,6 +191,25 @@ class Workflows:
         store = await self._store(self._loaded.workflow(workflow))
         return await store.state(self._thread(workflow, thread_id))
 
+    async def result(self, workflow: str, thread_id: str) -> RunResult:
+        """Return the result of a thread that has completed, waits or is paused; nothing runs.
+
+        Raises:
+            NotFoundError: there is no such workflow or thread.
+            ThreadRefusedError: the thread runs, has failed or was interrupted.
+        """
+        declared, thread = self._loaded.workflow(workflow), self._thread(workflow, thread_id)
+        store = await self._store(declared)
+        info = await self._info(store, thread)
+        if info.status == "completed":
+            return await self._completed(store, thread, declared, {}, EventBus(thread_id))
+        if info.status not in ("waiting", "paused"):
+            raise ThreadRefusedError(
+                f"thread {thread_id!r} of workflow {workflow!r} has no result; its status is "
+                f"{info.status!r}"
+            )
+        return await _suspended(store, thread, info.waiting, info.paused)
+
     async def threads(
         self,
         workflow: str,
@@ -333,11 +352,9 @@ class Workflows:
         if interrupts := values.get("__interrupt__"):
             suspended = interrupts[0].value
             turn.bus.emit("waiting", waiting=suspended["waiting"], paused=suspended["paused"])
-            journal = await turn.store.journal(turn.thread)
-            result = _run_result(turn.thread, None, _ended(journal.records.values()))
-            status = "waiting" if suspended["waiting"] else "paused"
-            waiting, paused = suspended["waiting"], suspended["paused"]
-            return replace(result, status=status, waiting=waiting, paused=paused)
+            return await _suspended(
+                turn.store, turn.thread, suspended["waiting"], suspended["paused"]
+            )
         if "output" not in values:
             raise turn.store.saver.damaged(turn.thread.id, "its output is missing")
         return _run_result(turn.thread, values["output"], turn.tasks)
@@ -436,6 +453,16 @@ def _ended(records: Iterable[Mapping[str, Any]]) -> dict[str, Done]:
     """Return the outer tasks that have ended by id; of a loop, the last round."""
     ended = map(Done.from_json, _steps(records))
     return {done.key.partition("#")[0]: done for done in ended if not {*done.key} & set(".[")}
+
+
+async def _suspended(
+    store: ThreadStore, thread: Thread, waiting: list[dict[str, Any]], paused: list[str]
+) -> RunResult:
+    """Return the result of a thread that waits for answers, or is paused before tasks."""
+    journal = await store.journal(thread)
+    result = _run_result(thread, None, _ended(journal.records.values()))
+    status = "waiting" if waiting else "paused"
+    return replace(result, status=status, waiting=waiting, paused=paused)
 
 
 def _run_result(thread: Thread, output: Any, done: Mapping[str, Done]) -> RunResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -19,6 +18,7 @@ from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional, etag_of, json_response
 from lorebind.server.event_streams import PATIENT, deferred_answer
 from lorebind.server.paging import Paging
+from lorebind.server.preferences import IdempotencyKey, PreferWait, key_taken, wait_seconds
 from lorebind.server.problems import RETRY_SECONDS, ProblemError
 from lorebind.server.server import (
     SeenKnowledgeBase,
@@ -41,23 +41,8 @@ from lorebind_knowledge.plumbing.bridge import call
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["ingestion"])
 
-_MOST_SECONDS = 25
-"""Maximum seconds that a request waits for its run, as `Prefer: wait` asks."""
-
 _ENDED: dict[int | str, dict[str, Any]] = {200: {"description": "It has ended", "model": Run}}
 
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        min_length=1,
-        max_length=200,
-        description="Any text. Within 24 hours, the same request with the same key runs once.",
-    ),
-]
-Prefer = Annotated[
-    str | None,
-    Header(description=f"`wait=SECONDS`, at most {_MOST_SECONDS}: answer when the run has ended."),
-]
 Workflow = Annotated[
     str | None,
     Field(description="The workflow that declares the knowledge base, if a workflow does."),
@@ -95,7 +80,7 @@ async def _starting(
     _: Writer,
     kb_id: str,
     idempotency_key: IdempotencyKey = None,
-    prefer: Prefer = None,
+    prefer: PreferWait = None,
 ) -> Any:
     """Return a function that starts a run, and answers with it."""
 
@@ -108,14 +93,12 @@ async def _starting(
                 kb.handle.namespace, settings, idempotency_key, digest
             )
         except KeyTakenError as error:
-            detail = "this Idempotency-Key was used with another request; choose another one"
-            more = {"run_id": error.run.run_id}
-            raise ProblemError("idempotency_mismatch", detail, more) from None
+            raise key_taken(error) from None
         except UnderWayError as error:
             raise _in_the_way(error.run) from None
         path = request.url.path.rpartition("/")[0]
         headers = {"Location": f"{path}/runs/{run.run_id}"}
-        if seconds := _seconds(prefer):
+        if seconds := wait_seconds(prefer):
             run = await server.ingests.ended(run, seconds)
             headers["Preference-Applied"] = f"wait={seconds:g}"
             if failed := run.outcome.get("error"):
@@ -248,11 +231,6 @@ def _in_the_way(run: RequestedRun) -> ProblemError:
         {"run_id": run.run_id},
         {"Retry-After": str(RETRY_SECONDS)},
     )
-
-
-def _seconds(prefer: str | None) -> float:
-    match = re.search(r"(?:^|[,;\s])wait=(\d+)", prefer or "")
-    return min(float(match[1]), _MOST_SECONDS) if match else 0
 
 
 async def _find(server: Server, namespace: Namespace, run_id: str) -> RequestedRun:

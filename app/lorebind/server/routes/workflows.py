@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Coroutine
 from typing import Annotated, Any, get_args
 from urllib.parse import quote
 
@@ -17,27 +16,31 @@ from lorebind.server.etags import conditional, json_response
 from lorebind.server.event_streams import (
     MEDIA_TYPE,
     answer_with_events,
-    patient_events,
     prefers_events,
     stopped,
 )
 from lorebind.server.middleware.guard import LATE
 from lorebind.server.paging import Paging
+from lorebind.server.preferences import (
+    RESPOND_ASYNC,
+    IdempotencyKey,
+    PreferAsync,
+    prefers_async,
+)
 from lorebind.server.problems import ProblemError, problem_of
 from lorebind.server.request_tasks import while_connected
-from lorebind.server.server import PREFIX, Server, TheServer, Writer
-from lorebind_bindings import RunResult, ThreadInfo
+from lorebind.server.routes.workflow_runs import begin_in_background
+from lorebind.server.server import WORKFLOWS, Server, TheServer, Writer
+from lorebind_bindings import RunResult, RunStream, ThreadInfo
 from lorebind_bindings.inputs import check_inputs
 from lorebind_bindings.workflow.events.events import EventType
 from lorebind_bindings.workflow.how_to_resume import served_at
 from lorebind_config.errors import UsageError, did_you_mean
 
-_PLACE = f"{PREFIX}/workflows"
-
 
 async def _say_where() -> None:
     """Let errors name the request that resumes a thread."""
-    served_at.set(_PLACE)
+    served_at.set(WORKFLOWS)
 
 
 router = APIRouter(prefix="/workflows", tags=["workflows"], dependencies=[Depends(_say_where)])
@@ -108,6 +111,8 @@ _RESULT = {
     },
 }
 
+_BACKGROUND = {"$ref": "#/components/schemas/WorkflowRun"}
+
 _EVENT = {
     "type": "object",
     "required": ["event", "data"],
@@ -121,12 +126,18 @@ _EVENT = {
 _RUN_JSON: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The run has completed",
-        "content": {"application/json": {"schema": _RESULT}},
+        "content": {"application/json": {"schema": {"anyOf": [_RESULT, _BACKGROUND]}}},
     },
     202: {
-        "description": "The run waits for answers, or is paused: see `waiting` and `paused`",
-        "content": {"application/json": {"schema": _RESULT}},
-        "headers": {"Location": {"description": "The thread", "schema": {"type": "string"}}},
+        "description": "The run waits for answers, or is paused: see `waiting` and `paused`; or, "
+        f"with `Prefer: {RESPOND_ASYNC}`, the run in the background has begun",
+        "content": {"application/json": {"schema": {"anyOf": [_RESULT, _BACKGROUND]}}},
+        "headers": {
+            "Location": {
+                "description": "The thread, or the run in the background",
+                "schema": {"type": "string"},
+            }
+        },
     },
 }
 
@@ -137,15 +148,6 @@ _RUN: dict[int | str, dict[str, Any]] = {
         "is `run_end`, whose data has the `result`. If the run fails, an `error` follows: a "
         "problem document",
         "content": {**_RUN_JSON[200]["content"], MEDIA_TYPE: {"itemSchema": _EVENT}},
-    },
-}
-
-_REPLAY: dict[int | str, dict[str, Any]] = {
-    **_RUN_JSON,
-    200: {
-        "description": "The run has completed; or, if `Accept` prefers events, an event `result` "
-        "or `error`, without a time limit",
-        "content": {**_RUN_JSON[200]["content"], MEDIA_TYPE: {"schema": {"type": "string"}}},
     },
 }
 
@@ -174,24 +176,23 @@ async def run_workflow(
     _: Writer,
     workflow_id: str,
     body: RunRequest | None = None,
+    prefer: PreferAsync = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Any:
     """Run a workflow: start a new thread, or a new turn of a thread that has completed.
 
-    If you disconnect, the run is cancelled; it can be resumed.
+    If you disconnect, the run is cancelled, unless it runs in the background; it can be resumed.
     """
+    in_background = prefers_async(prefer, idempotency_key)
     body = body or RunRequest()
     _check_tasks(server, workflow_id, body.interrupt_before, body.input)
     thread_id = _new_id(body.thread_id)
-    options: dict[str, Any] = {
-        "thread_id": thread_id,
-        "interrupt_before": body.interrupt_before,
-    }
-    project = server.project
-    if prefers_events(request):
-        run = project.run_stream(workflow_id, body.input, **options)
-        return await answer_with_events(request, server, run)
-    work = project.arun(workflow_id, body.input, **options)
-    return await _answer(request, server, workflow_id, thread_id, work)
+    arguments = {"inputs": body.input, "interrupt_before": body.interrupt_before}
+    if in_background:
+        where = request, server, workflow_id, thread_id
+        return await begin_in_background(*where, "run", arguments, body, prefer, idempotency_key)
+    run = server.project.run_stream(workflow_id, thread_id=thread_id, **arguments)
+    return await _answer(request, server, workflow_id, run)
 
 
 @router.get("/{workflow_id}/threads")
@@ -234,22 +235,25 @@ async def resume_thread(
     workflow_id: str,
     thread_id: str,
     body: ResumeRequest | None = None,
+    prefer: PreferAsync = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Any:
     """Resume a thread that waits, is paused, failed or was interrupted.
 
     Finished tasks do not run again.
     """
+    in_background = prefers_async(prefer, idempotency_key)
     body = body or ResumeRequest()
     _check_tasks(server, workflow_id, body.interrupt_before)
-    project, before = server.project, body.interrupt_before
-    if prefers_events(request):
-        run = project.resume_stream(workflow_id, thread_id, body.answers, interrupt_before=before)
-        return await answer_with_events(request, server, run)
-    work = project.aresume(workflow_id, thread_id, body.answers, interrupt_before=before)
-    return await _answer(request, server, workflow_id, thread_id, work)
+    arguments = {"answers": body.answers, "interrupt_before": body.interrupt_before}
+    if in_background:
+        where = request, server, workflow_id, thread_id
+        return await begin_in_background(*where, "resume", arguments, body, prefer, idempotency_key)
+    run = server.project.resume_stream(workflow_id, thread_id, **arguments)
+    return await _answer(request, server, workflow_id, run)
 
 
-@router.post("/{workflow_id}/threads/{thread_id:path}/replay", responses=_REPLAY)
+@router.post("/{workflow_id}/threads/{thread_id:path}/replay", responses=_RUN)
 async def replay_thread(
     request: Request,
     server: TheServer,
@@ -257,27 +261,30 @@ async def replay_thread(
     workflow_id: str,
     thread_id: str,
     body: ReplayRequest,
+    prefer: PreferAsync = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Any:
     """Run the last turn of a thread again after a step, as a new thread.
 
-    If you disconnect, the run is cancelled; the new thread can be resumed.
+    If you disconnect, the run is cancelled, unless it runs in the background; the new thread can be
+    resumed.
     """
+    in_background = prefers_async(prefer, idempotency_key)
     new_id = _new_id(body.thread_id)
-    work = server.project.areplay(workflow_id, thread_id, body.step, new_id=new_id)
+    arguments = {"thread_id": thread_id, "step": body.step}
+    if in_background:
+        where = request, server, workflow_id, new_id
+        return await begin_in_background(*where, "replay", arguments, body, prefer, idempotency_key)
+    run = server.project.replay_stream(workflow_id, new_id=new_id, **arguments)
+    return await _answer(request, server, workflow_id, run)
+
+
+async def _answer(request: Request, server: Server, workflow_id: str, run: RunStream) -> Response:
+    """Answer with the events of a run, or with its result as JSON, as the client prefers."""
     if prefers_events(request):
-        return patient_events(request, server, work, stopped(new_id))
-    return await _answer(request, server, workflow_id, new_id, work)
-
-
-async def _answer(
-    request: Request,
-    server: Server,
-    workflow_id: str,
-    thread_id: str,
-    work: Coroutine[Any, Any, RunResult],
-) -> Response:
-    """Answer with the result of a run as JSON."""
-    place = f"{_PLACE}/{quote(workflow_id)}/threads/{quote(thread_id, safe='')}"
+        return await answer_with_events(request, server, run)
+    thread_id = run.thread_id
+    place = f"{WORKFLOWS}/{quote(workflow_id)}/threads/{quote(thread_id, safe='')}"
     late = (
         "the run took too long for one answer and was cancelled; finished tasks are kept: resume "
         f"it with POST {place}/resume, and with Accept: {MEDIA_TYPE} for as long as it takes"
@@ -290,7 +297,7 @@ async def _answer(
             return json_response(as_data(result), headers=headers)
         return json_response(as_data(result), 202, headers | {"Location": place})
 
-    return await while_connected(request, server, work, stopped(thread_id), answer)
+    return await while_connected(request, server, run.unread(), stopped(thread_id), answer)
 
 
 def _check_tasks(

@@ -1,4 +1,4 @@
-"""Ingests requested over the API: one per knowledge base at a time, each executed once."""
+"""Runs requested over the API, each executed once: ingests, one at a time, and workflows."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ STALE_SECONDS = 10.0
 """Seconds without a sign of life after which a server counts as ended."""
 BEAT_SECONDS = 2.0
 
+WORKFLOW_RUNS = "workflow-runs"
+"""The scope of the runs of workflows, whose namespaces have the workflow's id."""
+
 _OWNER = "tenant, project, scope, kb"
 _OURS = " and ".join(f"{name} = :{name}" for name in _OWNER.split(", "))
 _THIS = f"{_OURS} and run_id = :run_id"
@@ -31,21 +34,22 @@ _COLUMNS = f"{_OWNER}, run_id, request, status, requested_at, finished_at, cance
 
 @dataclass(frozen=True, slots=True)
 class RequestedRun:
-    """A requested ingest or reindex."""
+    """A requested ingest or reindex, or a run of a workflow in the background."""
 
     namespace: Namespace
+    """The knowledge base; of a workflow, see `of_workflow`."""
     run_id: str
     request: Mapping[str, Any]
     """The request: `action` and its arguments."""
     status: str
-    """`running`, `interrupted`, or the status in the report."""
+    """`running`, `interrupted`, or the status in the report or the result."""
     requested_at: float
     """Seconds since 1970."""
     finished_at: float | None = None
     cancelled: bool = False
     """Whether its cancellation was requested."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
-    """A `report`, or an `error` as a problem document."""
+    """A `report` or `result`, or an `error` as a problem document."""
 
     @property
     def ids(self) -> dict[str, Any]:
@@ -75,16 +79,25 @@ class RequestedRuns:
     it might delete documents that the request never meant.
     """
 
-    def __init__(self, database: Database, project: str, declarations: str = "") -> None:
+    def __init__(
+        self,
+        database: Database,
+        project: str,
+        declarations: str = "",
+        *,
+        of_workflows: bool = False,
+    ) -> None:
         """
         Args:
             database: the state of the server.
             project: the name of the project.
             declarations: a digest of what the files of the project declare.
+            of_workflows: whether they are the runs of workflows, or else ingests.
         """
         self._database = database
         self._project = project
         self._declarations = declarations
+        self._kind = f"scope {'=' if of_workflows else '<>'} '{WORKFLOW_RUNS}'"
         self.owner = uuid.uuid4().hex
         """The id of this server in this process."""
 
@@ -101,7 +114,7 @@ class RequestedRuns:
         """Store a new run, unless one is running or the idempotency key was used before.
 
         Args:
-            namespace: the knowledge base.
+            namespace: the knowledge base, or the workflow.
             request: the request.
             key: the idempotency key, or None.
             digest: a digest that must be equal for requests with the same key.
@@ -158,7 +171,7 @@ class RequestedRuns:
         """Return runs, newest first.
 
         Args:
-            namespace: the knowledge base.
+            namespace: the knowledge base, or the workflow.
             after: the key (see `key`) of the run before the page.
             before: the key of the run after the page.
             limit: the maximum number of runs. With `before`, those nearest to it.
@@ -194,11 +207,21 @@ class RequestedRuns:
             where = f"{_THIS} and owner = :owner and cancelled = 0"
             return bool(_read(sql, where, **run.ids, owner=self.owner))
 
-    def finish(self, run: RequestedRun, status: str, outcome: Mapping[str, Any]) -> None:
-        """Store the end of a run, if this server still owns it and it has not ended."""
+    def finish(
+        self, run: RequestedRun, status: str, outcome: Mapping[str, Any], *, ours: bool = True
+    ) -> None:
+        """Store the end of a run, if it has not ended.
+
+        Args:
+            run: the run.
+            status: its status.
+            outcome: its outcome.
+            ours: whether to do so only if this server still owns the run.
+        """
+        condition = " and finished_at is null" + (" and owner = :owner" if ours else "")
+        values = _end(status, outcome) | ({"owner": self.owner} if ours else {})
         with self._database.writing() as sql:
-            condition = " and finished_at is null and owner = :owner"
-            _update(sql, run, _END, condition, owner=self.owner, **_end(status, outcome))
+            _update(sql, run, _END, condition, **values)
 
     def interrupt(self, run: RequestedRun) -> None:
         """Release a run because this server stops, so that another one or the next start resumes
@@ -256,7 +279,8 @@ class RequestedRuns:
         """
         may = "(cancelled = 1 or declarations in ('', :declarations))"
         where = (
-            f"project = :project and finished_at is null and {'' if ours else 'not '}{may}"
+            f"project = :project and {self._kind} and finished_at is null"
+            f" and {'' if ours else 'not '}{may}"
             f" and (owner = '' or abs({sql.now} - beat) > :stale)"
             f" and abs({sql.now} - beat) >= :seconds"
         )

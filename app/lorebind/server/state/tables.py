@@ -39,6 +39,11 @@ TABLES = Tables(
         """create unique index if not exists server_runs_open
             on server_runs (tenant, project, scope, kb)
             where finished_at is null and alone = 1""",
+        "create index if not exists server_runs_ended on server_runs (project, scope, finished_at)",
+        """create table if not exists server_run_events (
+            tenant [name] not null, project [name] not null, run_id [name] not null,
+            number bigint not null, kind [name] not null, event text not null,
+            primary key (tenant, project, run_id, number))""",
         """create table if not exists server_idempotency (
             tenant [name] not null, project [name] not null, key [name] not null,
             digest [name] not null, run_id [name] not null, used_at double precision not null,

@@ -1,0 +1,60 @@
+"""The headers `Prefer` and `Idempotency-Key` of requests that begin runs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Header
+
+from lorebind.server.problems import ProblemError
+
+if TYPE_CHECKING:
+    from lorebind.server.state.runs import KeyTakenError
+
+_MOST_SECONDS = 25
+"""Maximum seconds that a request waits for its run, as `Prefer: wait` asks."""
+_WAIT = f"`wait=SECONDS`, at most {_MOST_SECONDS}: answer when the run has ended."
+RESPOND_ASYNC = "respond-async"
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=200,
+        description="Any text. Within 24 hours, the same request with the same key runs once.",
+    ),
+]
+PreferWait = Annotated[str | None, Header(alias="Prefer", description=_WAIT)]
+PreferAsync = Annotated[
+    str | None,
+    Header(
+        alias="Prefer",
+        description=f"`{RESPOND_ASYNC}`: run in the background. With it, {_WAIT}",
+    ),
+]
+
+
+def wait_seconds(prefer: str | None) -> float:
+    """Return how long the client prefers to wait for the end of a run."""
+    match = re.search(r"(?:^|[,;\s])wait=(\d+)", prefer or "")
+    return min(float(match[1]), _MOST_SECONDS) if match else 0
+
+
+def prefers_async(prefer: str | None, key: str | None) -> bool:
+    """Check whether the client prefers a run in the background.
+
+    Raises:
+        ProblemError: it sent a key without that preference; the key would have no effect.
+    """
+    if re.search(rf"(?:^|[,\s]){RESPOND_ASYNC}(?:$|[,;\s])", prefer or "", re.IGNORECASE):
+        return True
+    if key is not None:
+        detail = f"an Idempotency-Key of a workflow needs the header Prefer: {RESPOND_ASYNC}"
+        raise ProblemError("invalid_header", detail)
+    return False
+
+
+def key_taken(error: KeyTakenError) -> ProblemError:
+    detail = "this Idempotency-Key was used with another request; choose another one"
+    return ProblemError("idempotency_mismatch", detail, {"run_id": error.run.run_id})

@@ -1,0 +1,137 @@
+"""The stored events of workflow runs in the background, which any server can read."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from lorebind.server.state.runs import WORKFLOW_RUNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lorebind.server.state.runs import RequestedRun
+    from lorebind_knowledge.database.databases import Database
+
+MOST_EVENTS = 10_000
+MOST_CHARACTERS = 8_000_000
+"""Maximum number of stored events of a run, and of their characters. The newest are kept."""
+MOST_RUNS = 256
+"""Number of ended runs of a tenant whose events are kept."""
+DAYS = 7
+"""Days after its end in which a run can be read."""
+
+_RUN = "tenant = :tenant and project = :project and run_id = :run_id"
+
+
+class StoredEvent(NamedTuple):
+    """An event of a run."""
+
+    number: int
+    kind: str
+    text: str
+    """The event as JSON in ASCII."""
+
+
+class NewEvents(NamedTuple):
+    """Events of one run that are to be stored."""
+
+    run: RequestedRun
+    events: Sequence[StoredEvent]
+    first: int
+    """The number of the first event of the run to keep."""
+
+
+class StoredEvents:
+    """The stored events of the workflow runs of a project. All methods are sync."""
+
+    def __init__(self, database: Database, project: str) -> None:
+        self._database = database
+        self._project = project
+
+    def sizes(self, run: RequestedRun) -> list[tuple[int, int]]:
+        """Return the number and the length of each event of a run, in order."""
+        with self._database.reading() as sql:
+            return sql.run(
+                f"select number, length(event) from server_run_events where {_RUN} order by number",
+                **_ids(run),
+            )
+
+    def after(self, run: RequestedRun, number: int, limit: int) -> list[StoredEvent]:
+        """Return the events of a run with larger numbers, in order."""
+        with self._database.reading() as sql:
+            rows = sql.run(
+                f"select number, kind, event from server_run_events where {_RUN}"
+                " and number > :number order by number limit :limit",
+                **_ids(run),
+                number=number,
+                limit=limit,
+            )
+        return [StoredEvent(*row) for row in rows]
+
+    def last(self, run: RequestedRun) -> int:
+        """Return the number of the last event of a run; 0 if there is none."""
+        with self._database.reading() as sql:
+            last = sql.run(f"select max(number) from server_run_events where {_RUN}", **_ids(run))
+        return last[0][0] or 0
+
+    def append(self, owner: str, batches: Iterable[NewEvents]) -> None:
+        """Store events, except of runs that have ended or belong to another server by now.
+
+        After the end of a run, its events therefore do not change.
+        """
+        with self._database.writing() as sql:
+            for run, events, first in batches:
+                if not sql.run(
+                    f"select 1 from server_runs where {_RUN} and owner = :owner"
+                    f" and finished_at is null{' for share' if sql.is_postgres else ''}",
+                    **_ids(run),
+                    owner=owner,
+                ):
+                    continue
+                ids = _ids(run)
+                sql.insert(
+                    "server_run_events",
+                    [
+                        ids | {"number": event.number, "kind": event.kind, "event": event.text}
+                        for event in events
+                    ],
+                )
+                old = f"delete from server_run_events where {_RUN} and number < :first"
+                sql.run(old, **ids, first=first)
+
+    def prune(self) -> None:
+        """Delete old runs, and the events of all but the newest runs of each tenant.
+
+        The last event of a run stays with the run, so that its readers learn how many are lost.
+        """
+        whose = {"project": self._project, "scope": WORKFLOW_RUNS}
+        ended = "project = :project and scope = :scope and finished_at is not null"
+        with self._database.writing() as sql:
+            old = time.time() - DAYS * 24 * 3600
+            sql.run(
+                f"delete from server_runs where {ended} and finished_at < :old", **whose, old=old
+            )
+            sql.run(
+                "delete from server_run_events where project = :project"
+                " and run_id not in (select run_id from server_runs"
+                " where project = :project and scope = :scope)",
+                **whose,
+            )
+            sql.run(
+                "delete from server_run_events where project = :project and run_id in ("
+                "select run_id from (select run_id, row_number() over"
+                f" (partition by tenant order by finished_at desc) as place from server_runs"
+                f" where {ended}) as newest where place > :most)"
+                " and number < (select max(number) from server_run_events as others"
+                " where others.tenant = server_run_events.tenant"
+                " and others.project = server_run_events.project"
+                " and others.run_id = server_run_events.run_id)",
+                **whose,
+                most=MOST_RUNS,
+            )
+
+
+def _ids(run: RequestedRun) -> dict[str, str]:
+    namespace = run.namespace
+    return {"tenant": namespace.tenant, "project": namespace.project, "run_id": run.run_id}

@@ -1,0 +1,224 @@
+"""Runs of workflows in the background, which outlive the connection of their client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from lorebind.plain_data import as_data
+from lorebind.server.background_runs import BackgroundRuns
+from lorebind.server.state.run_events import StoredEvent, StoredEvents
+from lorebind.server.state.runs import WORKFLOW_RUNS
+from lorebind.server.workflow_events import EventWriter, WorkflowEvents
+from lorebind_bindings.workflow.how_to_resume import served_at
+from lorebind_config.errors import LorebindError, NotFoundError, TaskError
+from lorebind_knowledge.plumbing.bridge import call
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from lorebind.project import Project
+    from lorebind.server.background_runs import UnderWay
+    from lorebind.server.state.runs import RequestedRun, RequestedRuns
+    from lorebind_bindings import RunResult, RunStream, ThreadInfo
+    from lorebind_config.namespace import Namespace
+    from lorebind_knowledge.database.databases import Database
+
+Action: TypeAlias = Literal["run", "resume", "replay"]
+
+_POLL_SECONDS = 0.3
+"""Seconds between two looks at the events of another server, or at a thread that it runs."""
+_EVENTS_AT_ONCE = 500
+_PRUNE_SECONDS = 60.0
+"""Seconds between two deletions of old runs and events."""
+
+
+class WorkflowRuns(BackgroundRuns[WorkflowEvents]):
+    """Runs, resumes and replays workflows."""
+
+    refusals = (LorebindError,)
+    cancel_seconds = 0.5
+
+    def __init__(
+        self,
+        runs: RequestedRuns,
+        database: Database,
+        project: Project,
+        place: str,
+        log_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        """
+        Args:
+            runs: the stored runs.
+            database: stores their events.
+            project: the project.
+            place: the path of the workflows, for requests in messages.
+            log_failure: logs unexpected errors.
+        """
+        super().__init__(runs, log_failure)
+        self._project, self._place = project, place
+        self._stored = StoredEvents(database, project.name)
+        self._writer = EventWriter(self._stored, runs.owner)
+        self._pruned = -_PRUNE_SECONDS
+
+    def namespace(self, workflow: str) -> Namespace:
+        """Return the namespace of a workflow's runs, for the tenant of this call.
+
+        Raises:
+            NotFoundError: no such workflow.
+        """
+        return self._project.config.namespace(
+            WORKFLOW_RUNS, self._project.config.workflow(workflow).id
+        )
+
+    async def begin(
+        self,
+        workflow: str,
+        thread_id: str,
+        action: Action,
+        arguments: Mapping[str, Any],
+        key: str | None = None,
+        digest: str = "",
+    ) -> RequestedRun:
+        """Run, resume or replay a workflow; when this returns, the run has begun.
+
+        Args:
+            workflow: the id of the workflow.
+            thread_id: the thread of the run; of a replay, the new one.
+            action: what to do.
+            arguments: the other arguments of the method of `Project`, by name.
+            key: as for `request`.
+            digest: as for `request`.
+
+        Raises:
+            KeyTakenError: as for `request`.
+            LorebindError: the run could not begin. Nothing is stored.
+        """
+        namespace = self.namespace(workflow)
+        since = _mark(await self._thread(workflow, thread_id))
+        request = {
+            "action": action,
+            "thread_id": thread_id,
+            "arguments": dict(arguments),
+            "since": since,
+        }
+        return await self.request(namespace, request, key, digest, alone=False)
+
+    async def cancel(self, run: RequestedRun) -> None:
+        await super().cancel(run)
+        # A function of a task cannot be interrupted, so the status does not wait for it.
+        await call(partial(self.runs.finish, run, "cancelled", {}, ours=False))
+        if (events := self.events(run)) is not None:
+            events.wake()
+
+    async def follow(
+        self, run: RequestedRun, number: int
+    ) -> AsyncIterator[StoredEvent | RequestedRun]:
+        """Yield the stored events of a run after a number, then the run when it has ended.
+
+        Ends early if the server stops.
+        """
+        while not self._is_stopping:
+            events = self.events(run)
+            changed = None if events is None else events.changed
+            current = await call(partial(self.runs.find, run.namespace, run.run_id))
+            run = current or run
+            # Read after the status, because no event is stored after the end.
+            rows = await call(self._stored.after, run, number, _EVENTS_AT_ONCE)
+            for row in rows:
+                yield row
+                number = row.number
+            if rows:
+                continue
+            if run.finished_at is not None:
+                yield run
+                return
+            if changed is None:
+                await asyncio.sleep(_POLL_SECONDS)
+            else:
+                await _set_within(changed, _POLL_SECONDS)
+
+    async def last_number(self, run: RequestedRun) -> int:
+        """Return the number of the last stored event of a run; 0 if there is none."""
+        return await call(self._stored.last, run)
+
+    def new_events(self, run: RequestedRun) -> WorkflowEvents:
+        return WorkflowEvents(run, self._writer)
+
+    async def carry_out(self, under_way: UnderWay[WorkflowEvents]) -> tuple[str, Mapping[str, Any]]:
+        served_at.set(self._place)
+        began, events = time.monotonic(), under_way.events
+        if under_way.waits:
+            await events.continue_numbers()
+            stream = await self._rest_of(under_way.run)
+        else:
+            stream = self._stream(under_way.run)
+        try:
+            result = await self._read(stream, events)
+        finally:
+            await events.stored()
+        status = "waiting" if result.status == "paused" else result.status
+        seconds = round(time.monotonic() - began, 4)
+        return status, {"result": as_data(result), "seconds": seconds}
+
+    async def tidy(self) -> None:
+        if time.monotonic() - self._pruned >= _PRUNE_SECONDS:
+            await call(self._stored.prune)
+            self._pruned = time.monotonic()
+
+    async def _read(self, stream: RunStream | RunResult, events: WorkflowEvents) -> RunResult:
+        from lorebind_bindings import RunStream
+
+        if not isinstance(stream, RunStream):
+            return stream
+        async with aclosing(stream.__aiter__()) as emitted:
+            async for event in emitted:
+                if event.type != "run_end":  # readers derive it from the stored end of the run
+                    events.add(event)
+        return stream.result
+
+    def _stream(self, run: RequestedRun) -> RunStream:
+        request, workflow = run.request, run.namespace.kb
+        arguments, thread_id = request["arguments"], request["thread_id"]
+        if request["action"] == "run":
+            return self._project.run_stream(workflow, thread_id=thread_id, **arguments)
+        if request["action"] == "resume":
+            return self._project.resume_stream(workflow, thread_id, **arguments)
+        return self._project.replay_stream(workflow, new_id=thread_id, **arguments)
+
+    async def _rest_of(self, run: RequestedRun) -> RunStream | RunResult:
+        """Return what is left of a run whose server has ended, or the result if that is nothing.
+
+        Finished tasks do not run again. A thread that waits or is paused is not resumed.
+        """
+        workflow, thread_id = run.namespace.kb, run.request["thread_id"]
+        thread = await self._thread(workflow, thread_id)
+        while thread is not None and thread.status == "running":  # its server may still be ending
+            await asyncio.sleep(_POLL_SECONDS)
+            thread = await self._thread(workflow, thread_id)
+        if thread is None or _mark(thread) == run.request["since"]:
+            return self._stream(run)
+        if thread.status == "failed":
+            raise TaskError(thread.error, task="", path="", thread_id=thread_id)
+        if thread.status != "interrupted":
+            return await self._project.aresult(workflow, thread_id)
+        before = run.request["arguments"].get("interrupt_before", ())
+        return self._project.resume_stream(workflow, thread_id, interrupt_before=before)
+
+    async def _thread(self, workflow: str, thread_id: str) -> ThreadInfo | None:
+        with suppress(NotFoundError):
+            return await self._project.athread(workflow, thread_id)
+        return None
+
+
+def _mark(thread: ThreadInfo | None) -> list[str] | None:
+    """Return what differs as soon as a run has written to a thread."""
+    return None if thread is None else [thread.turn, thread.updated]
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
