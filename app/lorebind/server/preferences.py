@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from fastapi import Header
+from fastapi import Depends, Header
 
 from lorebind.server.problems import ProblemError
 
@@ -16,6 +16,7 @@ _MOST_SECONDS = 25
 """Maximum seconds that a request waits for its run, as `Prefer: wait` asks."""
 _WAIT = f"`wait=SECONDS`, at most {_MOST_SECONDS}: answer when the run has ended."
 RESPOND_ASYNC = "respond-async"
+_ASYNC = re.compile(rf"(?:^|[,\s]){RESPOND_ASYNC}(?:$|[,;\s])", re.IGNORECASE)
 
 IdempotencyKey = Annotated[
     str | None,
@@ -26,13 +27,6 @@ IdempotencyKey = Annotated[
     ),
 ]
 PreferWait = Annotated[str | None, Header(alias="Prefer", description=_WAIT)]
-PreferAsync = Annotated[
-    str | None,
-    Header(
-        alias="Prefer",
-        description=f"`{RESPOND_ASYNC}`: run in the background. With it, {_WAIT}",
-    ),
-]
 
 
 def wait_seconds(prefer: str | None) -> float:
@@ -41,18 +35,31 @@ def wait_seconds(prefer: str | None) -> float:
     return min(float(match[1]), _MOST_SECONDS) if match else 0
 
 
-def prefers_async(prefer: str | None, key: str | None) -> bool:
-    """Check whether the client prefers a run in the background.
+class Background(NamedTuple):
+    """The preferences of a client for a run in the background."""
 
-    Raises:
-        ProblemError: it sent a key without that preference; the key would have no effect.
-    """
-    if re.search(rf"(?:^|[,\s]){RESPOND_ASYNC}(?:$|[,;\s])", prefer or "", re.IGNORECASE):
-        return True
-    if key is not None:
+    seconds: float
+    """How long to wait for its end before the answer."""
+    key: str | None
+
+
+async def _in_background(
+    prefer: Annotated[
+        str | None,
+        Header(description=f"`{RESPOND_ASYNC}`: run in the background. With it, {_WAIT}"),
+    ] = None,
+    idempotency_key: IdempotencyKey = None,
+) -> Background | None:
+    if _ASYNC.search(prefer or ""):
+        return Background(wait_seconds(prefer), idempotency_key)
+    if idempotency_key is not None:  # it would have no effect
         detail = f"an Idempotency-Key of a workflow needs the header Prefer: {RESPOND_ASYNC}"
         raise ProblemError("invalid_header", detail)
-    return False
+    return None
+
+
+InBackground = Annotated[Background | None, Depends(_in_background)]
+"""None if the client waits for the run, which ends with the connection."""
 
 
 def key_taken(error: KeyTakenError) -> ProblemError:

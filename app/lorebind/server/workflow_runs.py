@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from lorebind.plain_data import as_data
 from lorebind.server.background_runs import BackgroundRuns
@@ -34,6 +34,26 @@ _POLL_SECONDS = 0.3
 _EVENTS_AT_ONCE = 500
 _PRUNE_SECONDS = 60.0
 """Seconds between two deletions of old runs and events."""
+
+
+class WorkflowRequest(NamedTuple):
+    """A request to run, resume or replay a workflow."""
+
+    workflow: str
+    thread_id: str
+    """The thread of the run; of a replay, the new one."""
+    action: Action
+    arguments: Mapping[str, Any]
+    """The other arguments of the method of `Project`, by name."""
+
+    def stream(self, project: Project) -> RunStream:
+        """Return the run, which begins when it is read."""
+        workflow, thread_id, action, arguments = self
+        if action == "run":
+            return project.run_stream(workflow, thread_id=thread_id, **arguments)
+        if action == "resume":
+            return project.resume_stream(workflow, thread_id, **arguments)
+        return project.replay_stream(workflow, new_id=thread_id, **arguments)
 
 
 class WorkflowRuns(BackgroundRuns[WorkflowEvents]):
@@ -75,21 +95,12 @@ class WorkflowRuns(BackgroundRuns[WorkflowEvents]):
         )
 
     async def begin(
-        self,
-        workflow: str,
-        thread_id: str,
-        action: Action,
-        arguments: Mapping[str, Any],
-        key: str | None = None,
-        digest: str = "",
+        self, request: WorkflowRequest, key: str | None = None, digest: str = ""
     ) -> RequestedRun:
-        """Run, resume or replay a workflow; when this returns, the run has begun.
+        """Carry out a request; when this returns, the run has begun.
 
         Args:
-            workflow: the id of the workflow.
-            thread_id: the thread of the run; of a replay, the new one.
-            action: what to do.
-            arguments: the other arguments of the method of `Project`, by name.
+            request: the request.
             key: as for `request`.
             digest: as for `request`.
 
@@ -97,15 +108,10 @@ class WorkflowRuns(BackgroundRuns[WorkflowEvents]):
             KeyTakenError: as for `request`.
             LorebindError: the run could not begin. Nothing is stored.
         """
-        namespace = self.namespace(workflow)
-        since = _mark(await self._thread(workflow, thread_id))
-        request = {
-            "action": action,
-            "thread_id": thread_id,
-            "arguments": dict(arguments),
-            "since": since,
-        }
-        return await self.request(namespace, request, key, digest, alone=False)
+        namespace = self.namespace(request.workflow)
+        thread = await self._thread(request.workflow, request.thread_id)
+        data = {**request._asdict(), "since": _mark(thread)}
+        return await self.request(namespace, data, key, digest, alone=False)
 
     async def cancel(self, run: RequestedRun) -> None:
         await super().cancel(run)
@@ -181,13 +187,8 @@ class WorkflowRuns(BackgroundRuns[WorkflowEvents]):
         return stream.result
 
     def _stream(self, run: RequestedRun) -> RunStream:
-        request, workflow = run.request, run.namespace.kb
-        arguments, thread_id = request["arguments"], request["thread_id"]
-        if request["action"] == "run":
-            return self._project.run_stream(workflow, thread_id=thread_id, **arguments)
-        if request["action"] == "resume":
-            return self._project.resume_stream(workflow, thread_id, **arguments)
-        return self._project.replay_stream(workflow, new_id=thread_id, **arguments)
+        fields = {name: run.request[name] for name in WorkflowRequest._fields}
+        return WorkflowRequest(**fields).stream(self._project)
 
     async def _rest_of(self, run: RequestedRun) -> RunStream | RunResult:
         """Return what is left of a run whose server has ended, or the result if that is nothing.

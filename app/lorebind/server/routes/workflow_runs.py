@@ -15,10 +15,10 @@ from lorebind.server.answers import PageOf, WorkflowRun
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional, etag_of, json_response
 from lorebind.server.paging import Paging
-from lorebind.server.preferences import RESPOND_ASYNC, key_taken, wait_seconds
+from lorebind.server.preferences import RESPOND_ASYNC, Background, key_taken
 from lorebind.server.server import WORKFLOWS, Server, TheServer, Writer
 from lorebind.server.state.runs import KeyTakenError, RequestedRun, RequestedRuns
-from lorebind.server.workflow_runs import Action
+from lorebind.server.workflow_runs import WorkflowRequest
 from lorebind_bindings.workflow.events.events import VERSION, EventType
 from lorebind_config.errors import NotFoundError
 from lorebind_knowledge.plumbing.bridge import call
@@ -29,26 +29,18 @@ router = APIRouter(prefix="/workflows/{workflow_id}/runs", tags=["workflows"])
 async def begin_in_background(
     request: Request,
     server: Server,
-    workflow_id: str,
-    thread_id: str,
-    action: Action,
-    arguments: Mapping[str, Any],
+    run_request: WorkflowRequest,
     body: Body,
-    prefer: str | None,
-    key: str | None,
+    background: Background,
 ) -> Response:
-    """Begin a run, and answer with it when it has begun, or as `prefer` says.
+    """Begin a run, and answer with it when it has begun, or as the client prefers.
 
     Args:
         request: the request.
         server: the server that received it.
-        workflow_id: the workflow.
-        thread_id: the thread of the run.
-        action: as for `WorkflowRuns.begin`.
-        arguments: as for `WorkflowRuns.begin`.
+        run_request: what to run.
         body: the body; requests with the same key must have equal ones.
-        prefer: the header `Prefer`.
-        key: the header `Idempotency-Key`.
+        background: the preferences of the client.
 
     Raises:
         ProblemError: the key was used with another request.
@@ -57,14 +49,14 @@ async def begin_in_background(
     digest = etag_of([request.url.path, body.model_dump()])
     runs = server.workflow_runs
     try:
-        run = await runs.begin(workflow_id, thread_id, action, arguments, key, digest)
+        run = await runs.begin(run_request, background.key, digest)
     except KeyTakenError as error:
         raise key_taken(error) from None
     applied = RESPOND_ASYNC
-    if seconds := wait_seconds(prefer):
+    if seconds := background.seconds:
         run = await runs.ended(run, seconds)
         applied += f", wait={seconds:g}"
-    place = f"{WORKFLOWS}/{quote(workflow_id)}/runs/{run.run_id}"
+    place = f"{WORKFLOWS}/{quote(run_request.workflow)}/runs/{run.run_id}"
     headers = {"Location": place, "Preference-Applied": applied}
     return json_response(_run_data(run), 202 if run.finished_at is None else 200, headers)
 

@@ -21,17 +21,13 @@ from lorebind.server.event_streams import (
 )
 from lorebind.server.middleware.guard import LATE
 from lorebind.server.paging import Paging
-from lorebind.server.preferences import (
-    RESPOND_ASYNC,
-    IdempotencyKey,
-    PreferAsync,
-    prefers_async,
-)
+from lorebind.server.preferences import RESPOND_ASYNC, Background, InBackground
 from lorebind.server.problems import ProblemError, problem_of
 from lorebind.server.request_tasks import while_connected
 from lorebind.server.routes.workflow_runs import begin_in_background
 from lorebind.server.server import WORKFLOWS, Server, TheServer, Writer
-from lorebind_bindings import RunResult, RunStream, ThreadInfo
+from lorebind.server.workflow_runs import WorkflowRequest
+from lorebind_bindings import RunResult, ThreadInfo
 from lorebind_bindings.inputs import check_inputs
 from lorebind_bindings.workflow.events.events import EventType
 from lorebind_bindings.workflow.how_to_resume import served_at
@@ -174,25 +170,20 @@ async def run_workflow(
     request: Request,
     server: TheServer,
     _: Writer,
+    background: InBackground,
     workflow_id: str,
     body: RunRequest | None = None,
-    prefer: PreferAsync = None,
-    idempotency_key: IdempotencyKey = None,
 ) -> Any:
     """Run a workflow: start a new thread, or a new turn of a thread that has completed.
 
     If you disconnect, the run is cancelled, unless it runs in the background; it can be resumed.
     """
-    in_background = prefers_async(prefer, idempotency_key)
     body = body or RunRequest()
     _check_tasks(server, workflow_id, body.interrupt_before, body.input)
     thread_id = _new_id(body.thread_id)
     arguments = {"inputs": body.input, "interrupt_before": body.interrupt_before}
-    if in_background:
-        where = request, server, workflow_id, thread_id
-        return await begin_in_background(*where, "run", arguments, body, prefer, idempotency_key)
-    run = server.project.run_stream(workflow_id, thread_id=thread_id, **arguments)
-    return await _answer(request, server, workflow_id, run)
+    run_request = WorkflowRequest(workflow_id, thread_id, "run", arguments)
+    return await _answer(request, server, run_request, body, background)
 
 
 @router.get("/{workflow_id}/threads")
@@ -232,25 +223,20 @@ async def resume_thread(
     request: Request,
     server: TheServer,
     _: Writer,
+    background: InBackground,
     workflow_id: str,
     thread_id: str,
     body: ResumeRequest | None = None,
-    prefer: PreferAsync = None,
-    idempotency_key: IdempotencyKey = None,
 ) -> Any:
     """Resume a thread that waits, is paused, failed or was interrupted.
 
     Finished tasks do not run again.
     """
-    in_background = prefers_async(prefer, idempotency_key)
     body = body or ResumeRequest()
     _check_tasks(server, workflow_id, body.interrupt_before)
     arguments = {"answers": body.answers, "interrupt_before": body.interrupt_before}
-    if in_background:
-        where = request, server, workflow_id, thread_id
-        return await begin_in_background(*where, "resume", arguments, body, prefer, idempotency_key)
-    run = server.project.resume_stream(workflow_id, thread_id, **arguments)
-    return await _answer(request, server, workflow_id, run)
+    run_request = WorkflowRequest(workflow_id, thread_id, "resume", arguments)
+    return await _answer(request, server, run_request, body, background)
 
 
 @router.post("/{workflow_id}/threads/{thread_id:path}/replay", responses=_RUN)
@@ -258,36 +244,39 @@ async def replay_thread(
     request: Request,
     server: TheServer,
     _: Writer,
+    background: InBackground,
     workflow_id: str,
     thread_id: str,
     body: ReplayRequest,
-    prefer: PreferAsync = None,
-    idempotency_key: IdempotencyKey = None,
 ) -> Any:
     """Run the last turn of a thread again after a step, as a new thread.
 
     If you disconnect, the run is cancelled, unless it runs in the background; the new thread can be
     resumed.
     """
-    in_background = prefers_async(prefer, idempotency_key)
     new_id = _new_id(body.thread_id)
     arguments = {"thread_id": thread_id, "step": body.step}
-    if in_background:
-        where = request, server, workflow_id, new_id
-        return await begin_in_background(*where, "replay", arguments, body, prefer, idempotency_key)
-    run = server.project.replay_stream(workflow_id, new_id=new_id, **arguments)
-    return await _answer(request, server, workflow_id, run)
+    run_request = WorkflowRequest(workflow_id, new_id, "replay", arguments)
+    return await _answer(request, server, run_request, body, background)
 
 
-async def _answer(request: Request, server: Server, workflow_id: str, run: RunStream) -> Response:
-    """Answer with the events of a run, or with its result as JSON, as the client prefers."""
+async def _answer(
+    request: Request,
+    server: Server,
+    run_request: WorkflowRequest,
+    body: Body,
+    background: Background | None,
+) -> Response:
+    """Answer with a run in the background, with the events of a run, or with its result as JSON."""
+    if background is not None:
+        return await begin_in_background(request, server, run_request, body, background)
+    run, thread_id = run_request.stream(server.project), run_request.thread_id
     if prefers_events(request):
         return await answer_with_events(request, server, run)
-    thread_id = run.thread_id
-    place = f"{WORKFLOWS}/{quote(workflow_id)}/threads/{quote(thread_id, safe='')}"
+    place = f"{WORKFLOWS}/{quote(run_request.workflow)}/threads/{quote(thread_id, safe='')}"
     late = (
         "the run took too long for one answer and was cancelled; finished tasks are kept: resume "
-        f"it with POST {place}/resume, and with Accept: {MEDIA_TYPE} for as long as it takes"
+        f"it with POST {place}/resume and Prefer: {RESPOND_ASYNC}, for as long as it takes"
     )
     setattr(request.state, LATE, ProblemError("timeout", late, {"thread_id": thread_id}))
 
