@@ -83,7 +83,9 @@ class WorkflowEvents:
         self._is_written = asyncio.Event()
         self._sizes: deque[tuple[int, int]] = deque()
         self._characters = 0
+        self.has_begun = False
         self._first = asyncio.Event()
+        """Set by the first event, or by the end."""
         self._changed = asyncio.Event()
 
     async def continue_numbers(self) -> None:
@@ -105,6 +107,7 @@ class WorkflowEvents:
             self._unwritten.popleft()  # the state could not be reached for long
         self._unwritten.append(StoredEvent(number, event.type, text))
         self._is_written.clear()
+        self.has_begun = True
         self._first.set()
         self._writer.write(self)
 
@@ -127,10 +130,6 @@ class WorkflowEvents:
             self._is_written.set()
         self._changed.set()
         self._changed = asyncio.Event()
-
-    @property
-    def has_begun(self) -> bool:
-        return self._first.is_set()
 
     async def first(self) -> None:
         await self._first.wait()
