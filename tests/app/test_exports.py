@@ -129,7 +129,7 @@ def test_what_concerns_one_knowledge_base_is_not_on_the_project() -> None:
         {name for name in dir(kind) if not name.startswith("_")}
         for kind in (lorebind.Project, lorebind.KnowledgeBase)
     )
-    assert len(of_project) <= 77
+    assert len(of_project) <= 80
     short_forms = (
         "add_documents delete_document documents generate ingest plan query stats stream unpack"
     )

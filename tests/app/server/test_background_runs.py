@@ -61,7 +61,7 @@ async def until(api: httpx.AsyncClient, where: str, status: str) -> dict[str, An
 
 async def appears(path: Path) -> None:
     deadline = time.monotonic() + 30
-    while not path.exists():
+    while not any(path.parent.glob(path.name)):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)
 
