@@ -50,10 +50,7 @@ async def test_a_run_that_takes_too_long_can_be_resumed(tmp_path: Path) -> None:
 async def test_a_replay_may_take_longer_than_a_request(tmp_path: Path) -> None:
     """Events have no time limit; a JSON answer that takes too long is cancelled and resumable."""
     async with in_process(tmp_path, seconds=0.8) as (server, api):
-        assert server.starting is not None
-        await server.starting  # which imports LangGraph
-        body = {"input": {"seconds": 1, "name": "replayed"}, "thread_id": "r"}
-        await api.post("/workflows/slow/runs", json=body, headers=EVENTS)
+        await server.project.arun("slow", {"seconds": 1, "name": "replayed"}, thread_id="r")
         place = "/workflows/slow/threads/r/replay"
         late = await api.post(place, json={"step": 1})
         assert problem(late) == (504, "timeout")
