@@ -252,11 +252,11 @@ async def test_runs_belong_to_their_tenant_and_need_the_right_to_write(tmp_path:
 async def test_fifty_runs_at_once(tmp_path: Path) -> None:
     async with in_process(tmp_path) as (_, api):
 
-        async def one(number: int) -> str:
+        async def status_of(number: int) -> str:
             where, _ = await begin(api, "slow/runs", slow(f"m{number}", 0.2))
             return str((await followed(api, where))[-1][2]["data"]["status"])
 
-        assert set(await asyncio.gather(*map(one, range(50)))) == {"completed"}
+        assert set(await asyncio.gather(*map(status_of, range(50)))) == {"completed"}
     assert all(noted(tmp_path, f"m{number}") == 1 for number in range(50))
 
 
@@ -389,10 +389,10 @@ def test_events_are_stored_until_the_end_and_pruned(
     stored.prune()
     assert runs.find(TRIAGE, old.run_id) is None
     assert ingests.find(ingest.namespace, ingest.run_id) is not None
-    kept = {
+    left = {
         run.run_id: [event.number for event in stored.after(run, 0, 9)] for run in (old, ended, new)
     }
-    assert kept == {old.run_id: [], ended.run_id: [3], new.run_id: [2, 3]}
+    assert left == {old.run_id: [], ended.run_id: [3], new.run_id: [2, 3]}
 
 
 async def test_a_reader_learns_how_many_events_are_gone(
@@ -402,9 +402,9 @@ async def test_a_reader_learns_how_many_events_are_gone(
     async with in_process(tmp_path) as (_, api):
         where, _ = await begin(api, "slow/runs", slow("g"))
         await until(api, where, "completed")
-        (number, name, notice), *kept, _ = await followed(api, where)
+        (number, name, notice), *newest, _ = await followed(api, where)
     assert (name, notice["data"]["dropped"]) == ("diagnostic", number)
-    assert [event[0] for event in kept] == list(range(number + 1, number + 5))
+    assert [event[0] for event in newest] == list(range(number + 1, number + 5))
 
 
 async def test_events_wait_for_a_state_that_cannot_be_reached(

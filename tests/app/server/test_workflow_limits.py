@@ -34,7 +34,8 @@ async def in_process(folder: Path, seconds: float = 30) -> AsyncIterator[tuple[S
 
 
 async def test_a_run_that_takes_too_long_can_be_resumed(tmp_path: Path) -> None:
-    async with in_process(tmp_path, seconds=1) as (_, api):
+    async with in_process(tmp_path, seconds=1) as (server, api):
+        await server.project.arun("slow", {"seconds": 0, "name": "first"})  # the slowest one
         body = {"input": {"seconds": 2, "name": "late"}}
         late = await api.post("/workflows/slow/runs", json=body)
         assert problem(late) == (504, "timeout")
