@@ -311,7 +311,7 @@ async def test_a_start_with_changed_declarations(tmp_path: Path, has_changed: bo
     """The next ingest does not wait for an interrupted one that nobody may resume."""
     settings = {"action": "ingest", "workflow": None, "strategy": "upsert"}
     declared = Project.load(write_project(tmp_path)).config
-    state = open_state(None, declared.environment)
+    state = open_state(declared)
     runs = RequestedRuns(state, "shop", declared.digest)
     run, _ = runs.request(HANDBOOK, settings)
     runs.interrupt(run)
