@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import time
+import uuid
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -30,6 +32,11 @@ _PAGE = 100  # the largest that a server sends
 _PREFIX, _UNIX = "/api/v0", "unix:"
 _CONNECT_SECONDS, _ANSWER_SECONDS = 10, 60
 """Timeouts in seconds. A server answers within 30; event streams send a comment every 15."""
+
+_TRIES = 20
+"""Number of attempts in a row to reach a server that was reached before."""
+_PAUSE_SECONDS = 1.5
+"""Seconds between them."""
 
 T = TypeVar("T")
 
@@ -58,6 +65,8 @@ class ConnectionLostError(ServerError):
     """The server cannot be reached, or the connection was lost."""
 
     may_pass = True
+    was_sent = True
+    """Whether the server may have received the request."""
 
 
 class Connection:
@@ -194,6 +203,50 @@ class Connection:
         with closing(response), self._naming_server():
             yield _events(_lines(response.iter_bytes()))
 
+    def send_once(self, path: str, body: Any) -> Any:
+        """Send data with a key, so that the server acts once however often the connection is lost.
+
+        Raises:
+            LorebindError: as for `get`.
+        """
+        headers = {"Prefer": "respond-async", "Idempotency-Key": uuid.uuid4().hex}
+        tries = 0
+        while True:
+            try:
+                return self.send("POST", path, json=body, headers=headers).json()
+            except ConnectionLostError as error:
+                if not (error.was_sent or tries) or tries >= _TRIES:
+                    raise
+            tries += 1
+            time.sleep(_PAUSE_SECONDS)
+
+    def follow(self, path: str, goes_on: str, **options: Any) -> Generator[SentEvent, None, None]:
+        """Yield the server-sent events of a run, and reconnect whenever the connection is lost.
+
+        It does not end by itself: the caller knows the last event.
+
+        Args:
+            path: as for `send`.
+            goes_on: the end of the message if the server cannot be reached for long.
+            options: as for `send`.
+
+        Raises:
+            LorebindError: as for `get`.
+        """
+        last: str | None = None
+        tries = 0
+        while True:
+            try:
+                with self.events("GET", path, last, **options) as events:
+                    for event in events:
+                        tries, last = 0, event.id or last
+                        yield event
+            except ServerError as error:
+                if not error.may_pass or tries >= _TRIES:
+                    raise ServerError(f"{error}; {goes_on}", error.code) from None
+            tries += 1
+            time.sleep(_PAUSE_SECONDS)
+
     def error_of(self, document: dict[str, Any], retry_after: float = 0) -> LorebindError:
         """Return the error of a problem document, with commands that work on this machine."""
         detail, suggestions = str(document.get("detail")), []
@@ -225,9 +278,9 @@ class Connection:
             yield
         except httpx.TransportError as error:
             why = str(error) or type(error).__name__
-            raise ConnectionLostError(
-                f"the server at {self.url} cannot be reached: {why}"
-            ) from None
+            lost = ConnectionLostError(f"the server at {self.url} cannot be reached: {why}")
+            lost.was_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+            raise lost from None
         except httpx.InvalidURL as error:
             raise UsageError(f"this request cannot be sent to the server: {error}") from None
 

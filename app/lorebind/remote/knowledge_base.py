@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +39,8 @@ _ID = re.compile(r"[0-9a-f]{24}")
 _BYTES = "application/octet-stream"
 """A media type for which the server detects the format, as `Project` does for bytes."""
 
-_TRIES = 20
 _PAUSE_SECONDS = 1.5
-"""A restarted server resumes its runs, so the client keeps trying for a while."""
+"""Seconds between two attempts to begin an ingest while another one runs."""
 
 _HOOKS = vars(Extension)
 
@@ -219,12 +218,10 @@ class RemoteKnowledgeBase:
         return name
 
     def _run(self, action: str, body: dict[str, Any], *, wait: bool = False) -> IngestReport:
-        # The key makes retries after a lost answer refer to the same run.
-        key = {"Idempotency-Key": uuid.uuid4().hex}
         path = f"{self._path}/{action}"
         while True:
             try:
-                answer = self._server.send("POST", path, json=body, headers=key).json()
+                answer = self._server.send_once(path, body)
                 break
             except IngestRunningError:
                 if not wait:
@@ -252,22 +249,11 @@ class RemoteKnowledgeBase:
     def _ended(self, run_id: str, goes_on: str) -> Any:
         """Wait for the end of a run, and send its events to the extensions."""
         path = f"{self._path}/runs/{run_id}/events"
-        last: str | None = None
-        tries = 0
-        while True:
-            try:
-                with self._server.events("GET", path, last, params=self._parameters) as events:
-                    for event in events:
-                        if event.name == "end":
-                            return event.data
-                        tries, last = 0, event.id
-                        if event.name in _HOOKS:
-                            self._events.emit(event.name, Event(self.id, run_id, event.data))
-            except ServerError as error:
-                if not error.may_pass or tries >= _TRIES:
-                    raise ServerError(f"{error}; {goes_on}", error.code) from None
-            tries += 1
-            time.sleep(_PAUSE_SECONDS)
+        with closing(self._server.follow(path, goes_on, params=self._parameters)) as events:
+            while (event := next(events)).name != "end":
+                if event.name in _HOOKS:
+                    self._events.emit(event.name, Event(self.id, run_id, event.data))
+        return event.data
 
 
 def _run_info(run: Mapping[str, Any]) -> RunInfo:

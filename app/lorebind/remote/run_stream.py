@@ -1,15 +1,17 @@
-"""Stream a workflow run from a server."""
+"""Stream a workflow run from a server, in whose background it runs."""
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from lorebind.remote.connection import Connection, ConnectionLostError, read
+from lorebind.remote.connection import Connection, read, segment
 from lorebind.remote.errors import ServerError
 from lorebind_bindings import RunEvent, RunResult
-from lorebind_bindings.workflow.events.sinks import as_sink
-from lorebind_config.errors import UsageError
+from lorebind_bindings.workflow.events.sinks import Sink, as_sink
+from lorebind_config.errors import LorebindError, UsageError
+from lorebind_knowledge.plumbing.bridge import finish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,12 +22,14 @@ if TYPE_CHECKING:
 class RemoteRunStream:
     """Events to iterate over once, and then `result`. If you stop reading, the run is cancelled.
 
-    It corresponds to `RunStream` for a local project.
+    It corresponds to `RunStream` for a local project. If the connection is lost, the run continues,
+    and the stream goes on after the last event, also after a restart of the server.
     """
 
     def __init__(
         self,
         server: Connection,
+        workflow: str,
         path: str,
         body: dict[str, Any],
         sinks: Sequence[SinkLike],
@@ -33,7 +37,8 @@ class RemoteRunStream:
         """
         Args:
             server: the connection to the server.
-            path: the path of the request that runs the workflow.
+            workflow: the id of the workflow.
+            path: the path of the request that runs it.
             body: the body of that request.
             sinks: additional receivers of the events.
 
@@ -41,7 +46,8 @@ class RemoteRunStream:
             UsageError: a sink cannot be used.
         """
         self._server, self._path, self._body = server, path, body
-        self._sinks: list[Any] = [as_sink(sink) for sink in sinks]
+        self._runs = f"/workflows/{segment(workflow)}/runs"
+        self._sinks = [as_sink(sink) for sink in sinks]
         self._result: RunResult | None = None
 
     @property
@@ -67,19 +73,40 @@ class RemoteRunStream:
 
     def __iter__(self) -> Iterator[RunEvent]:
         try:
-            with self._server.events("POST", self._path, json=self._body) as events:
+            yield from self._events_of(
+                str(self._server.send_once(self._path, self._body)["run_id"])
+            )
+        finally:
+            for sink in self._sinks:
+                if close := getattr(sink, "close", None):
+                    finish(close())
+
+    def _events_of(self, run_id: str) -> Iterator[RunEvent]:
+        run = f"{self._runs}/{run_id}"
+        goes_on = f"run {run_id} continues on the server"
+        is_over = False
+        try:
+            with closing(self._server.follow(f"{run}/events", goes_on)) as events:
                 for sent in events:
                     if sent.name == "error":
                         raise self._server.error_of(sent.data)
                     event = self._event(sent.data)
+                    # After a failure, its error follows.
+                    is_over = event.type == "run_end" and event.data["status"] != "failed"
                     for sink in self._sinks:
-                        sink.write(event)
+                        finish(sink.write(event) if isinstance(sink, Sink) else sink(event))
                     yield event
+                    if is_over:
+                        break
             if self._result is None:
-                raise ConnectionLostError("the server disconnected before the run had ended")
+                raise ServerError(f"run {run_id} was cancelled")
+        except LorebindError:
+            is_over = True
+            raise
         finally:
-            for sink in self._sinks:
-                sink.close()
+            if not is_over:  # the reader has stopped
+                with suppress(LorebindError):
+                    self._server.send("DELETE", run)
 
     def _event(self, data: Any) -> RunEvent:
         if data["type"] == "run_end" and "result" in data["data"]:

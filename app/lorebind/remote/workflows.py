@@ -53,8 +53,9 @@ class RemoteWorkflows:
         interrupt_before: Collection[str] = (),
         sinks: Sequence[SinkLike] = (),
     ) -> RemoteRunStream:
-        body = {"input": dict(inputs or {}), "thread_id": thread_id}
-        return self._stream(f"{_path(workflow)}/runs", body, interrupt_before, sinks)
+        body: dict[str, Any] = {"input": dict(inputs or {}), "thread_id": thread_id}
+        body["interrupt_before"] = list(interrupt_before)
+        return self._stream(workflow, "runs", body, sinks)
 
     def resume(
         self,
@@ -74,9 +75,8 @@ class RemoteWorkflows:
         interrupt_before: Collection[str] = (),
         sinks: Sequence[SinkLike] = (),
     ) -> RemoteRunStream:
-        body = {"answers": dict(answers or {})}
-        path = f"{_path(workflow)}/threads/{segment(thread_id)}/resume"
-        return self._stream(path, body, interrupt_before, sinks)
+        body = {"answers": dict(answers or {}), "interrupt_before": list(interrupt_before)}
+        return self._stream(workflow, f"threads/{segment(thread_id)}/resume", body, sinks)
 
     def threads(self, workflow: str, *, limit: int = 100) -> list[ThreadInfo]:
         from lorebind_bindings import ThreadInfo
@@ -93,23 +93,21 @@ class RemoteWorkflows:
             self._server.complete(task["error"])
         return read(list, history)
 
-    def replay(self, workflow: str, thread_id: str, step: int) -> RunResult:
-        from lorebind.remote.run_stream import read_result
+    def replay(self, workflow: str, thread_id: str, step: int, **options: Any) -> RunResult:
+        return self.replay_stream(workflow, thread_id, step, **options).read_to_end()
 
-        path = f"{_path(workflow)}/threads/{segment(thread_id)}/replay"
-        return read_result(self._server, self._server.post_patiently(path, {"step": step}))
+    def replay_stream(
+        self, workflow: str, thread_id: str, step: int, *, sinks: Sequence[SinkLike] = ()
+    ) -> RemoteRunStream:
+        path = f"threads/{segment(thread_id)}/replay"
+        return self._stream(workflow, path, {"step": step}, sinks)
 
     def _stream(
-        self,
-        path: str,
-        body: dict[str, Any],
-        interrupt_before: Collection[str],
-        sinks: Sequence[SinkLike],
+        self, workflow: str, path: str, body: dict[str, Any], sinks: Sequence[SinkLike]
     ) -> RemoteRunStream:
         from lorebind.remote.run_stream import RemoteRunStream
 
-        body["interrupt_before"] = list(interrupt_before)
-        return RemoteRunStream(self._server, path, body, sinks)
+        return RemoteRunStream(self._server, workflow, f"{_path(workflow)}/{path}", body, sinks)
 
 
 def _path(workflow: str) -> str:
