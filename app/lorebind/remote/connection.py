@@ -65,8 +65,11 @@ class ConnectionLostError(ServerError):
     """The server cannot be reached, or the connection was lost."""
 
     may_pass = True
-    was_sent = True
-    """Whether the server may have received the request."""
+
+    def __init__(self, message: str, *, was_sent: bool = True) -> None:
+        super().__init__(message)
+        self.was_sent = was_sent
+        """Whether the server may have received the request."""
 
 
 class Connection:
@@ -278,9 +281,10 @@ class Connection:
             yield
         except httpx.TransportError as error:
             why = str(error) or type(error).__name__
-            lost = ConnectionLostError(f"the server at {self.url} cannot be reached: {why}")
-            lost.was_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-            raise lost from None
+            raise ConnectionLostError(
+                f"the server at {self.url} cannot be reached: {why}",
+                was_sent=not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout),
+            ) from None
         except httpx.InvalidURL as error:
             raise UsageError(f"this request cannot be sent to the server: {error}") from None
 
