@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,12 @@ from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.types import Receive, Scope, Send
 
+    from lorebind.mcp.list_changes import ListChanges
     from lorebind.project import Project
     from lorebind.server.server import Server
 
@@ -37,6 +38,7 @@ class McpEndpoint:
         self._running: asyncio.Task[None] | None = None
         self._manager: StreamableHTTPSessionManager | None = None
         self._stopped = asyncio.Event()
+        self._changes: ListChanges | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"]["caller"].require("read")
@@ -45,6 +47,16 @@ class McpEndpoint:
             raise ProblemError("method_not_allowed", detail, headers={"Allow": "POST"})
         manager = await self._started()
         await manager.handle_request(scope, receive, send)
+
+    def changed(self, tenant: str) -> None:
+        """Tell the clients of a tenant that listen that its knowledge bases have changed."""
+        if self._changes is not None:
+            self._changes.changed(tenant)
+
+    def drain(self) -> None:
+        """End the streams of clients that listen, which would last long."""
+        if self._changes is not None:
+            self._changes.close()
 
     async def stop(self) -> None:
         """End the task that runs the sessions."""
@@ -69,17 +81,29 @@ class McpEndpoint:
         import_extra("mcp", extra="mcp", purpose=PATH)
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+        from lorebind.mcp.list_changes import ListChanges
         from lorebind.mcp.server import make_server
 
-        server = self._server
-        served = make_server(server.project, self._of_caller, server.log_failure)
+        server, self._changes = self._server, ListChanges()
+        served = make_server(server.project, self._of_caller, server.log_failure, self._listen)
         return StreamableHTTPSessionManager(served, json_response=True, stateless=True)
 
     @asynccontextmanager
     async def _of_caller(self, context: Any) -> AsyncIterator[Project]:
+        with self._as_caller(context) as name:
+            yield await self._server.project_for(name)
+
+    async def _listen(self, context: Any, params: Any) -> Any:
+        assert self._changes is not None
+        with self._as_caller(context) as name:
+            return await self._changes.listen(name, context, params)
+
+    @contextmanager
+    def _as_caller(self, context: Any) -> Iterator[str]:
+        """Enter the tenant of the caller, and return its name."""
         caller = context.request.scope["state"]["caller"]
         with nullcontext() if caller.tenant is None else tenant(caller.tenant):
-            yield await self._server.project_for(self._server.project.config.tenant)
+            yield self._server.project.config.tenant
 
 
 async def _run(

@@ -17,7 +17,7 @@ from lorebind_config.checks.template_checks import texts
 from lorebind_config.errors import LorebindError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from lorebind.project import Project
@@ -32,13 +32,19 @@ _NOT_FOUND = -32002
 _FAULT = "this is a bug in Lorebind or in the project's code; its log has details"
 
 
-def make_server(project: Project, of_caller: OfCaller, log_failure: LogFailure) -> Server[Any]:
+def make_server(
+    project: Project,
+    of_caller: OfCaller,
+    log_failure: LogFailure,
+    listen: Callable[[Any, Any], Awaitable[Any]] | None = None,
+) -> Server[Any]:
     """Return the MCP server of a project.
 
     Args:
         project: the project that the files declare; the instructions come from it.
         of_caller: enters the project as the caller of a request sees it.
         log_failure: logs unexpected errors.
+        listen: answers clients that listen for changes; None if nothing changes.
     """
     names = project.config.project.mcp.tools or list(TOOLS)
 
@@ -116,6 +122,13 @@ def make_server(project: Project, of_caller: OfCaller, log_failure: LogFailure) 
         contents = types.TextResourceContents(uri=uri, mime_type=mime_type, text=text)
         return types.ReadResourceResult(contents=[contents])
 
+    async def answer_listener(context: Any, params: Any) -> Any:
+        assert listen is not None
+        try:
+            return await listen(context, params)
+        except LorebindError as error:
+            raise MCPError(types.INVALID_REQUEST, str(error)) from None
+
     return Server(
         project.name,
         version=version("lorebind"),
@@ -125,6 +138,7 @@ def make_server(project: Project, of_caller: OfCaller, log_failure: LogFailure) 
         on_list_resources=list_resources,
         on_list_resource_templates=list_templates,
         on_read_resource=read_resource,
+        on_subscriptions_listen=None if listen is None else answer_listener,
     )
 
 

@@ -104,6 +104,7 @@ class Server:
         here."""
         self._changes += 1
         self._seen.pop(tenant, None)
+        self.mcp.changed(tenant)
 
     @property
     def is_ready(self) -> bool:
@@ -134,6 +135,7 @@ class Server:
                 stored by then.
         """
         self.is_draining = True
+        self.mcp.drain()
         if self.starting is not None:
             self.starting.cancel()
         await asyncio.gather(

@@ -21,7 +21,7 @@ from lorebind import ConfigurationError, KnowledgeBase, Project
 from lorebind.mcp.server import make_server
 from tests.density import examples
 
-from .conftest import PROJECT, write_project
+from .conftest import PROJECT, serving, write_project
 from .in_process import Served, problem, served
 
 NAMES = ["search", "fetch", "list_documents", "find", "list_knowledge_bases"]
@@ -343,6 +343,46 @@ async def test_a_knowledge_base_of_a_tenant(tmp_path: Path) -> None:
             async with over_http(server, **{"X-Tenant-ID": tenant}) as client:
                 kbs = data(await client.call_tool("list_knowledge_bases"))["knowledge_bases"]
                 assert [kb["id"] for kb in kbs] == listed
+
+
+@asynccontextmanager
+async def over_socket(socket: Path, **headers: str) -> AsyncIterator[Any]:
+    """Return a client of a real server, because a stream in this process would not be read."""
+    transport = httpx2.AsyncHTTPTransport(uds=str(socket))
+    async with (
+        httpx2.AsyncClient(transport=transport, headers=headers, timeout=30) as http,
+        Client(streamable_http_client(MCP, http_client=http)) as client,
+    ):
+        yield client
+
+
+async def test_clients_hear_of_new_knowledge_bases(tmp_path: Path) -> None:
+    """Those of the same tenant that listen; a server that stops ends their streams in order."""
+    ann, bob = ({"X-Tenant-ID": name} for name in ("ann", "bob"))
+    flags = {"resources_list_changed": True, "tools_list_changed": True}
+    with serving(write_project(tmp_path)) as server:
+        async with (
+            over_socket(server.socket, **ann) as hers,
+            over_socket(server.socket, **bob) as his,
+            hers.listen(**flags) as heard,
+            his.listen(**flags) as other,
+        ):
+            assert hers.server_capabilities.resources.list_changed
+            with server.client(headers=bob) as api:
+                api.put("/knowledge-bases/tours", json={"sources": HANDBOOK["sources"]})
+            events = [type(await anext(other)).__name__ for _ in range(2)]
+            assert events == ["ResourcesListChanged", "ToolsListChanged"]
+            with server.client(headers=ann) as api:
+                made = {"sources": HANDBOOK["sources"], "description": "Mine."}
+                api.put("/knowledge-bases/mine", json=made)
+            assert [type(await anext(heard)).__name__ for _ in range(2)] == events
+            tools = (await hers.list_tools()).tools
+            assert "- mine: Mine." in tools[0].description
+            assert "tours" not in tools[0].description
+            stopping = asyncio.create_task(asyncio.to_thread(server.stop))
+            assert [event async for event in heard] == []
+            assert [event async for event in other] == []
+        assert (await stopping)[0] == 0
 
 
 async def test_a_tenant_is_required(tmp_path: Path) -> None:
