@@ -431,5 +431,5 @@ async def test_many_clients_at_once(tmp_path: Path) -> None:
             ingest = asyncio.create_task(
                 api.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"})
             )
-            await asyncio.gather(*(ask(tenants[number % 2]) for number in range(40)))
+            await asyncio.gather(*(ask(tenants[number % 2]) for number in range(200)))
             assert (await ingest).status_code < 300
