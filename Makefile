@@ -5,16 +5,25 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PRODUCT := $(VENV)/.product
 INSTALLED := $(VENV)/.installed
+NEWEST := .newest
+LANGCHAIN := langchain langchain-core langchain-openai langchain-protocol langchain-tests \
+	langchain-text-splitters langgraph langgraph-checkpoint langgraph-checkpoint-sqlite \
+	langgraph-prebuilt langgraph-sdk
+LANGCHAIN_TESTS := tests/bindings tests/conformance/test_langchain_package.py \
+	tests/conformance/test_langchain_vector_store.py tests/app/test_agent_tools.py \
+	tests/app/test_agents.py tests/app/test_annotations.py tests/app/test_citations.py \
+	tests/app/test_graph_node.py tests/app/test_middleware.py tests/app/test_tool_and_prompt.py \
+	tests/app/server/test_mcp_agents.py
 QUESTION ?= How do I allow cross-origin requests?
 # Passed as a variable, so that neither make nor the shell reads $, ` or " in it.
 override QUESTION := $(value QUESTION)
 export QUESTION
 
-.PHONY: help setup demo check format test dense torture docs pages picture package bench against readers constraints clean
+.PHONY: help setup demo check format test test-newest dense torture docs pages picture package bench against readers constraints clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 setup: $(INSTALLED) ## Install everything into .venv
 
@@ -48,6 +57,15 @@ format: setup ## Put the code into its format
 
 test: setup ## Run all tests
 	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+# Its own environment has only the newest LangChain. All else is that of .venv: pip finds no newer
+# langchain-core where certifi is older than it wants, so dependencies are not installed again.
+test-newest: setup ## Run the LangChain tests on the newest langchain-core, langchain and langgraph
+	$(BIN)/python -m venv --clear $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(LANGCHAIN)
+	$(BIN)/python -m scripts.layered $(NEWEST)
+	$(NEWEST)/bin/python -m pip list --disable-pip-version-check --path $(NEWEST)/lib/python3*/site-packages
+	$(NEWEST)/bin/python -m pytest -q $(LANGCHAIN_TESTS)
 
 dense: setup ## Run all tests with more cases each, about 20 minutes
 	LOREBIND_TEST_DENSE=1 $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
@@ -86,5 +104,5 @@ constraints: ## Pin the versions of all packages
 	uv pip compile --quiet --all-extras --python-version 3.11 --no-annotate --no-header pyproject.toml -o constraints.txt
 
 clean: ## Remove what was installed and made
-	rm -rf $(VENV) .torture .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
+	rm -rf $(VENV) $(NEWEST) .torture .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
 	rm -rf examples/*/.lorebind

@@ -204,7 +204,7 @@ class _Run:
             self._report.note_truncated()
         planned = self._planned.notices if self._planned else []
         self._report.notices += dict.fromkeys([*planned, *self._corpus.chunker.notices])
-        await self._finalise([] if self._partial else enumeration.vanished())
+        await self._finalise([] if self._partial else await call(enumeration.vanished))
 
     def _refuse_mass_delete(self, enumeration: Enumeration, active: IndexEntry) -> None:
         kb = self._kb

@@ -11,17 +11,22 @@ from lorebind_bindings.prompt_template import Prompt
 from lorebind_bindings.resolver import BindingScope
 from lorebind_bindings.workflow.results import Outcome
 from lorebind_config.templates import fill, injected_variable
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_prompts.rendering.blocks import without_imitations
+from lorebind_prompts.tokens import TiktokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import ToolMessage
     from langchain_core.messages.tool import ToolCall
 
     from lorebind_bindings.answering import Answer
+    from lorebind_bindings.models import ModelPool
     from lorebind_bindings.retrieving import BoundResult
     from lorebind_bindings.workflow.running import Context
+    from lorebind_prompts import TokenCounter
 
 
 _LONGEST_REPLY = 1000
@@ -38,7 +43,7 @@ async def basic(context: Context) -> Outcome:
     parts = run.parts
     scope = BindingScope(parts.loaded, workflow=workflow.id, task=task.id)
     bindings = parts.bindings(scope)
-    model, counter = parts.models.at(scope.answers())
+    model, counter = await call(_model_at, parts.models, scope)
     scopes = context.scopes()
     for binding in (*bindings, *tool_bindings(scope)):
         await parts.service.open(binding.id, workflow.id).start(scopes["workflow"])
@@ -77,6 +82,14 @@ async def basic(context: Context) -> Outcome:
         reply.usage,
         blocks=_placed(reply),
     )
+
+
+def _model_at(models: ModelPool, scope: BindingScope) -> tuple[BaseChatModel, TokenCounter]:
+    """Return the model and the counter of an agent, which takes long if both must be made."""
+    model, counter = models.at(scope.answers())
+    if isinstance(counter, TiktokenCounter):
+        counter.count("")  # reads the ranks of the encoding
+    return model, counter
 
 
 def _without_imitations(history: Any) -> Any:
