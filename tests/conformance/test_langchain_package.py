@@ -36,16 +36,16 @@ EMBEDDERS = [{"id": "words", "provider": "hashing"}]
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[package.Project]:
     root = tmp_path_factory.mktemp("hours")
     declared = {"knowledge_bases": [HOURS], "embedders": EMBEDDERS}
-    made = package.Project.build(declared, root=root)
-    with made as project:
+    built = package.Project.build(declared, root=root)
+    with built as project:
         project.ingest("hours")
         yield project
 
 
 class TestRetriever(RetrieversIntegrationTests):
     @pytest.fixture(autouse=True)
-    def _made(self, project: package.Project) -> None:
-        self.made = project.retriever("hours")
+    def _prepared(self, project: package.Project) -> None:
+        self.tested = project.retriever("hours")
 
     @property
     def retriever_constructor(self) -> type[package.LorebindRetriever]:
@@ -53,8 +53,8 @@ class TestRetriever(RetrieversIntegrationTests):
 
     @property
     def retriever_constructor_params(self) -> dict[str, Any]:
-        made = self.made
-        return {"service": made.service, "bindings": made.bindings}
+        retriever = self.tested
+        return {"service": retriever.service, "bindings": retriever.bindings}
 
     @property
     def retriever_query_example(self) -> str:
@@ -64,8 +64,8 @@ class TestRetriever(RetrieversIntegrationTests):
 class TestVectorStore(VectorStoreIntegrationTests):
     @pytest.fixture
     def vectorstore(self, tmp_path: Path) -> Iterator[package.LorebindVectorStore]:
-        made = package.Project.build(embedder=self.get_embeddings(), root=tmp_path)
-        with made as project:
+        built = package.Project.build(embedder=self.get_embeddings(), root=tmp_path)
+        with built as project:
             store = project.collection("notes")
             assert isinstance(store, package.LorebindVectorStore)
             yield store
@@ -83,16 +83,16 @@ class EachTool:
     """Each tool that an agent reads with."""
 
     @pytest.fixture(autouse=True)
-    def _made(self, project: package.Project, name: str) -> None:
-        self.made = {tool.name: tool for tool in project.tools("hours")}[name]
+    def _prepared(self, project: package.Project, name: str) -> None:
+        self.tested = {tool.name: tool for tool in project.tools("hours")}[name]
 
     @property
     def tool_constructor(self) -> BaseTool:
-        return self.made
+        return self.tested
 
     @property
     def tool_invoke_params_example(self) -> dict[str, Any]:
-        return CALLS[self.made.name]
+        return CALLS[self.tested.name]
 
 
 @pytest.mark.parametrize("name", list(CALLS))

@@ -373,8 +373,8 @@ async def test_clients_hear_of_new_knowledge_bases(tmp_path: Path) -> None:
             events = [type(await anext(other)).__name__ for _ in range(2)]
             assert events == ["ResourcesListChanged", "ToolsListChanged"]
             with server.client(headers=ann) as api:
-                made = {"sources": HANDBOOK["sources"], "description": "Mine."}
-                api.put("/knowledge-bases/mine", json=made)
+                mine = {"sources": HANDBOOK["sources"], "description": "Mine."}
+                api.put("/knowledge-bases/mine", json=mine)
             assert [type(await anext(heard)).__name__ for _ in range(2)] == events
             tools = (await hers.list_tools()).tools
             assert "- mine: Mine." in tools[0].description

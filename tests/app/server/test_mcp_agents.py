@@ -1,4 +1,4 @@
-"""What agents and other clients get over MCP is what the project finds."""
+"""Clients and agents get over MCP what the project itself finds."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ SEARCHES: list[dict[str, Any]] = [
 @asynccontextmanager
 async def by_stdio(folder: Path) -> AsyncIterator[Search]:
     async with over_stdio(folder) as client:
-        yield lambda **asked: client.call_tool("search", asked)
+        yield lambda **arguments: client.call_tool("search", arguments)
 
 
 @asynccontextmanager
 async def by_http(folder: Path) -> AsyncIterator[Search]:
     async with served(folder, TWO) as server, over_http(server) as client:
-        yield lambda **asked: client.call_tool("search", asked)
+        yield lambda **arguments: client.call_tool("search", arguments)
 
 
-async def expected(project: Project, asked: dict[str, Any]) -> list[tuple[str, str, float]]:
+async def expected(project: Project, arguments: dict[str, Any]) -> list[tuple[str, str, float]]:
     """Return the passages that the project itself finds, with their uris and scores."""
-    settings = dict(asked)
+    settings = dict(arguments)
     query, kb_ids = settings.pop("query"), settings.pop("knowledge_bases")
     if len(kb_ids) == 1:
         result = await project.aquery(kb_ids[0], query, **settings)
@@ -67,11 +67,11 @@ async def test_a_client_gets_the_passages_of_the_project(
 ) -> None:
     """With their order and scores, for one knowledge base or several, and with filters."""
     async with await ingested(tmp_path) as project:
-        of_project = [await expected(project, asked) for asked in SEARCHES]
-    assert [len(found) > 0 for found in of_project] == [True, True, True, True, False]
+        of_project = [await expected(project, arguments) for arguments in SEARCHES]
+    assert [len(results) > 0 for results in of_project] == [True, True, True, True, False]
     async with face(tmp_path) as search:
-        for asked, passages_of_project in zip(SEARCHES, of_project, strict=True):
-            results = data(await search(**asked))["results"]
+        for arguments, passages_of_project in zip(SEARCHES, of_project, strict=True):
+            results = data(await search(**arguments))["results"]
             assert passages(results) == passages_of_project
 
 
@@ -95,10 +95,10 @@ async def test_an_agent_of_langchain(
 ) -> None:
     """It uses all tools through LangChain's adapter, and corrects a wrong call."""
     async with await ingested(tmp_path) as project:
-        of_project = [await expected(project, asked) for asked in SEARCHES]
+        of_project = [await expected(project, arguments) for arguments in SEARCHES]
     says = [
         calling(call("list_knowledge_bases")),
-        calling(*(call("search", **asked) for asked in SEARCHES)),
+        calling(*(call("search", **arguments) for arguments in SEARCHES)),
         calling(call("fetch", id="lorebind://handbook/x")),
         calling(call("fetch", id=FETCHED), call("find", pattern="five working days")),
         calling(call("list_documents", knowledge_base="handbook")),
