@@ -1,10 +1,11 @@
-"""The methods of `KnowledgeBase` that read its documents."""
+"""The methods of `KnowledgeBase` that read its documents, and delete some."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.documents.deleting import delete_by_filter
 from lorebind_knowledge.documents.finding import find_lines
 from lorebind_knowledge.documents.listing import (
     count_documents,
@@ -17,6 +18,7 @@ from lorebind_knowledge.documents.reading import list_readable, read_lines
 from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:
+    from lorebind_knowledge.documents.deleting import Deletion
     from lorebind_knowledge.documents.finding import FindResult
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
     from lorebind_knowledge.documents.reading import DocumentLines, ReadableDocument
@@ -188,6 +190,24 @@ class DocumentMethods:
             read_lines, document, first_line, last_line, where=self._where(filters)
         )
 
+    async def adelete_documents(
+        self, filters: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Deletion:
+        """Delete the added documents whose metadata passes a filter.
+
+        All passages of a document must pass. Documents of sources are not deleted: the result lists
+        them, each with what excludes it.
+
+        Args:
+            filters: the filter, such as `{"team": "old"}`; it must not be empty.
+            dry_run: only return the documents that would be deleted.
+
+        Raises:
+            UsageError: the filter is invalid or empty.
+            ReadOnlyError: the knowledge base is filled by others.
+        """
+        return await delete_by_filter(self.handle.kb, filters, dry_run=dry_run)
+
     def _where(self, filters: Mapping[str, Any] | None) -> Mapping[str, Any]:
         return self.handle.retrieval.filters if filters is None else filters
 
@@ -199,3 +219,4 @@ class DocumentMethods:
     readable_documents = sync(areadable_documents)
     find = sync(afind)
     fetch = sync(afetch)
+    delete_documents = sync(adelete_documents)

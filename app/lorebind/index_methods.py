@@ -1,4 +1,4 @@
-"""The methods of `KnowledgeBase` that carry its index away, and bring one in."""
+"""The methods of `KnowledgeBase` that carry its index away, bring one in, and go back to one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lorebind_knowledge.handle import KnowledgeHandle
+    from lorebind_knowledge.ingest.rollback import RollbackReport
     from lorebind_knowledge.packing.report import PackReport, UnpackReport
 
 
@@ -58,5 +59,25 @@ class IndexMethods:
         """
         return await self.handle.unpack(path, wait=wait, run_id=run_id)
 
+    async def arollback(self, index: int | None = None) -> RollbackReport:
+        """Search an earlier index again, such as the one before the last `reindex`.
+
+        `keep` of the knowledge base says how many earlier indexes there are, and `stats` lists
+        them. The current index stays as an earlier one. The next ingest updates the index that is
+        searched then; `plan` says what it would do.
+
+        Args:
+            index: the number of the index; None means the newest one before the current one.
+
+        Raises:
+            UsageError: there is no such index.
+            IndexMismatchError: it was built with another embedder than the declared one.
+            IngestRunningError: an ingest of the knowledge base is running.
+        """
+        from lorebind_knowledge.ingest.rollback import rollback
+
+        return await rollback(self.handle.kb, index)
+
     pack = sync(apack)
     unpack = sync(aunpack)
+    rollback = sync(arollback)

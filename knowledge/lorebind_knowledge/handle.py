@@ -151,6 +151,7 @@ class KnowledgeHandle:
             embedder=embedder,
             sparse=AnnouncingEmbedder(sparse, self._events, namespace) if sparse else None,
             index=self.index,
+            keep=declaration.keep,
             has_sources=bool(declaration.sources),
             retrieval=declaration.retrieval,
             dedupe=declaration.preprocess.dedupe,

@@ -77,6 +77,8 @@ class IndexedKnowledgeBase(SearchableKnowledgeBase):
     """The embedder of the terms of its passages; None: they have none."""
     index: Index
     """The vector database with its catalog. It also stores the indexes of other knowledge bases."""
+    keep: int = 0
+    """Number of earlier indexes that stay after a rebuild, for `rollback`."""
     has_sources: bool = True
     """Whether it has sources; if not, all its documents are added."""
 

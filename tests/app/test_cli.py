@@ -67,6 +67,7 @@ COMMANDS: list[list[str]] = [
     ["knowledge", "stats"],
     ["knowledge", "pack"],
     ["knowledge", "unpack"],
+    ["knowledge", "rollback"],
     ["knowledge", "watch"],
     ["bindings"],
     ["bindings", "explain"],

@@ -222,6 +222,7 @@ def knowledge_bases(draw: DrawFn, embedders: list[Data], vector_dbs: list[Data])
         {"sources": st.lists(st.one_of(SOURCES), min_size=1, max_size=2)},
         description=texts,
         ingest=st.sampled_from(["manual", "on_start"]),
+        keep=st.integers(0, 10),
         chunking=st.one_of(CHUNKING),
         preprocess=preprocess,
         retrieval=some(**OVERRIDES),

@@ -13,7 +13,8 @@ from lorebind_config.errors import StoreError
 from lorebind_config.namespace import Namespace, tenant
 from lorebind_knowledge.catalog.batches import About, Batch, Batches
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.ledger import DocumentEntry, Manifest
+from lorebind_knowledge.catalog.indexes import Manifest
+from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.catalog.overview import read_overview
 from lorebind_knowledge.extensions import prometheus_state
 from lorebind_knowledge.extensions.prometheus import Prometheus

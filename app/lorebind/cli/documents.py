@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lorebind.cli.ingesting import knowledge_bases
-from lorebind.cli.options import IdArgument, Output, OutputOption, ProjectOption, WorkflowOption
+from lorebind.cli.inputs import filter_values
+from lorebind.cli.options import (
+    FiltersOption,
+    IdArgument,
+    Output,
+    OutputOption,
+    ProjectOption,
+    WorkflowOption,
+)
 from lorebind.cli.printing import (
     counted,
     print_chunks,
@@ -20,12 +28,13 @@ from lorebind.cli.printing import (
     utc_time,
 )
 from lorebind.cli.target import open_read_only, open_target
-from lorebind.cli.terminal import print_line
+from lorebind.cli.terminal import can_ask, print_line, says_yes
 from lorebind.plain_data import as_data
 from lorebind_config.errors import UsageError
 from lorebind_knowledge.ingest.progress import progress_line
 
 if TYPE_CHECKING:
+    from lorebind.cli.any_project import AnyKnowledgeBase
     from lorebind_knowledge.catalog.runs import RunInfo
 
 DocumentArgument = Annotated[
@@ -111,18 +120,30 @@ def delete(
     document: Annotated[
         str | None, typer.Argument(metavar="[DOCUMENT]", help="Default: the whole index.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Confirm to delete the whole index.")] = False,
+    filters: FiltersOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --filter: only list the documents.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Confirm to delete the whole index, or what passes.")
+    ] = False,
     workflow: WorkflowOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Delete an added document, or the whole index of a knowledge base.
+    """Delete an added document, those that pass a filter, or the whole index.
 
-    The declaration stays, and the next ingest builds a new index. Added documents are deleted with
-    the index.
+    With --filter, documents are deleted whose passages all pass. For documents of sources, the
+    command says what excludes them. With --yes and neither, the whole index is deleted with the
+    added documents; the declaration stays, and the next ingest builds a new index.
     """
+    if (filters and document is not None) or (dry_run and not filters):
+        raise UsageError("--filter selects documents, and --dry-run needs it; name no document")
     with open_target(project) as loaded:
         kb = loaded.knowledge_base(kb_id, workflow=workflow)
+        if filters:
+            _delete_by_filter(kb, filter_values(filters), output, dry_run=dry_run, yes=yes)
+            return
         if document is not None:
             gone = [kb.delete_document(document)]
         else:
@@ -138,6 +159,33 @@ def delete(
         print_data({"deleted": gone}, output)
     else:
         print_line(f"deleted {counted(len(gone), 'document')} of {kb_id}")
+
+
+def _delete_by_filter(
+    kb: AnyKnowledgeBase, filters: dict[str, Any], output: Output, *, dry_run: bool, yes: bool
+) -> None:
+    deletion = kb.delete_documents(filters, dry_run=True)
+    count = counted(len(deletion.documents), "document")
+    if not dry_run and deletion.documents:
+        if not yes and not can_ask():
+            raise UsageError(
+                f"this deletes {count} of {kb.id!r}; list them with --dry-run, and confirm with "
+                "--yes"
+            )
+        if not yes and not says_yes(f"Delete {count} of {kb.id}?"):
+            raise UsageError("nothing was deleted")
+        deletion = kb.delete_documents(filters)
+    if output is not Output.table:
+        print_data(deletion, output)
+        return
+    if dry_run and deletion.documents:
+        rows = ((info.uri, info.title, info.id) for info in deletion.documents)
+        print_table(("uri", "title", "id"), rows)
+    print_line(f"{'would delete' if dry_run else 'deleted'} {count} of {kb.id}")
+    for document in deletion.of_sources:
+        print_line(f"note: {document.uri} is of a source: {document.excluded_by}")
+    for info in deletion.partly:
+        print_line(f"note: {info.uri} was not deleted, because only some of its passages pass")
 
 
 def runs(
@@ -204,6 +252,9 @@ def stats(
     data["languages"] = ", ".join(f"{name} {count}" for name, count in languages)
     if not stats.embedder:  # there is no index
         del data["embedder"], data["dimension"], data["languages"]
+    earlier = data.pop("earlier")
+    if earlier:
+        data["earlier indexes"] = ", ".join(map(str, earlier))
     last_run = data.pop("last_run") or {}
     data["last ingest"] = last_run.get("status", "never")
     print_table(("", kb_id), ((name, value) for name, value in data.items() if name != "kb_id"))

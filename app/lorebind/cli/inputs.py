@@ -1,4 +1,4 @@
-"""`--input name=value` and `--answer task=value`: values for a workflow on the command line."""
+"""`--input name=value`, `--answer task=value` and `--filter key=value` on the command line."""
 
 from __future__ import annotations
 
@@ -63,3 +63,22 @@ def _json_or_text(value: str) -> Any:
         return json.loads(value, parse_constant=refuse)  # NaN is not JSON
     except (ValueError, RecursionError):
         return value
+
+
+def filter_values(written: list[str]) -> dict[str, Any]:
+    """Parse `key=value` pairs; a value that is valid JSON is read as JSON, any other as text."""
+    filters: dict[str, Any] = {}
+    for pair in written:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--filter {pair!r} is not of the form key=value")
+        if key in filters:
+            example = f'{key}={{"$in": [1, 2]}}'
+            raise UsageError(
+                f"--filter has {key!r} twice; write one condition, such as '{example}'"
+            )
+        try:
+            filters[key] = json.loads(value)
+        except (ValueError, RecursionError):
+            filters[key] = value
+    return filters

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorebind.cli import documents, packing, reading
+from lorebind.cli import documents, reading, whole_index
 from lorebind.cli.indexes import Indexes
 from lorebind.cli.ingesting import (
     failed_entry,
@@ -56,8 +56,9 @@ for command in (
     documents.delete,
     documents.runs,
     documents.stats,
-    packing.pack,
-    packing.unpack,
+    whole_index.pack,
+    whole_index.unpack,
+    whole_index.rollback,
     watch,
     query,
 ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from lorebind import trust as trusted
 from lorebind.cli.ingesting import ingest_with_bars, show_plan
 from lorebind.cli.options import Output, log_level
 from lorebind.cli.printing import print_skipped, without_text
-from lorebind.cli.terminal import print_line
+from lorebind.cli.terminal import can_ask, print_line, says_yes
 from lorebind_config.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_config.project_files import PROJECT_FILE
 from lorebind_config.project_modules import run_only
@@ -216,9 +215,8 @@ def _check_trusted(demands: TrustRequirements, path: Path) -> None:
         print_line(str(demand), stderr=True)
     if not missing:
         return
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        print("Do you trust the project with this? [y/N] ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+    if can_ask():
+        if says_yes("Do you trust the project with this?"):
             trusted.trust(demands)
             return
         raise UsageError("the project is not trusted, and nothing of it was run")

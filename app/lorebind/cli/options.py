@@ -94,6 +94,10 @@ InputsOption = Annotated[
     list[str] | None,
     typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input of the workflow."),
 ]
+FiltersOption = Annotated[
+    list[str] | None,
+    typer.Option("--filter", metavar="KEY=VALUE", help="A condition on the metadata."),
+]
 WorkflowArgument = Annotated[
     str, typer.Argument(metavar="WORKFLOW", help="The id of the workflow.")
 ]

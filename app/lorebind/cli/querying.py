@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lorebind.cli.bindings import print_binding
-from lorebind.cli.options import Output, OutputOption, ProjectOption
+from lorebind.cli.inputs import filter_values
+from lorebind.cli.options import FiltersOption, Output, OutputOption, ProjectOption
 from lorebind.cli.printing import print_data, print_matches
 from lorebind.cli.target import open_target
 from lorebind.cli.terminal import print_line
@@ -42,10 +42,7 @@ def query(
     strategy: Annotated[
         str | None, typer.Option("--strategy", help="The retrieval strategy.")
     ] = None,
-    filters: Annotated[
-        list[str] | None,
-        typer.Option("--filter", metavar="KEY=VALUE", help="A condition on the metadata."),
-    ] = None,
+    filters: FiltersOption = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Show all scores, matching terms and settings in effect."),
@@ -78,7 +75,7 @@ def query(
         "top_k": top_k,
         "min_score": min_score,
         "strategy": strategy,
-        "filters": _filters(filters or []) or None,
+        "filters": filter_values(filters or []) or None,
     }
     bindings: list[ResolvedBinding] = []
     terms: MatchingTerms = {}
@@ -118,22 +115,3 @@ def _is_id(project: AnyProject, word: str) -> bool:
     return not any(map(str.isspace, word)) and any(
         kb.id == word for kb in project.knowledge_bases()
     )
-
-
-def _filters(written: list[str]) -> dict[str, Any]:
-    """Parse `key=value` pairs; a value that is valid JSON is read as JSON, any other as text."""
-    filters: dict[str, Any] = {}
-    for pair in written:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--filter {pair!r} is not of the form key=value")
-        if key in filters:
-            example = f'{key}={{"$in": [1, 2]}}'
-            raise UsageError(
-                f"--filter has {key!r} twice; write one condition, such as '{example}'"
-            )
-        try:
-            filters[key] = json.loads(value)
-        except (ValueError, RecursionError):
-            filters[key] = value
-    return filters

@@ -193,3 +193,14 @@ def _console(stream: TextIO, plain_width: int) -> Console:
 def print_line(text: str, *, stderr: bool = False) -> None:
     """Print a message as one line, even if names in it contain line breaks."""
     print(one_line(text), file=sys.stderr if stderr else sys.stdout)
+
+
+def can_ask() -> bool:
+    """Check whether a person at a terminal can answer."""
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty())
+
+
+def says_yes(question: str) -> bool:
+    """Ask a question at the terminal, and return whether the answer is yes."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -17,6 +17,7 @@ from lorebind_config.errors import IngestRunningError, NotFoundError, UsageError
 from lorebind_config.namespace import document_id
 from lorebind_knowledge.catalog.runs import RunInfo
 from lorebind_knowledge.documents.changing import read_documents
+from lorebind_knowledge.documents.deleting import Deletion
 from lorebind_knowledge.documents.finding import FindResult
 from lorebind_knowledge.documents.listing import (
     HINTS,
@@ -29,6 +30,7 @@ from lorebind_knowledge.documents.listing import (
 from lorebind_knowledge.documents.reading import DocumentLines
 from lorebind_knowledge.events import Event, Events, Extension
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+from lorebind_knowledge.ingest.rollback import RollbackReport
 from lorebind_knowledge.packing.report import PackReport, UnpackReport
 from lorebind_knowledge.records import MatchingTerms, QueryResult
 
@@ -141,6 +143,10 @@ class RemoteKnowledgeBase:
         self._server.delete_patiently(f"{self._path}{path}", **self._parameters)
         return read(DocumentInfo, answer)
 
+    def delete_documents(self, filters: Mapping[str, Any], *, dry_run: bool = False) -> Deletion:
+        body = self._body(filters=dict(filters), dry_run=dry_run)
+        return read(Deletion, self._server.post_patiently(f"{self._path}/documents/delete", body))
+
     def delete(self) -> None:
         self._server.delete_patiently(f"{self._path}/documents", **self._parameters)
 
@@ -191,6 +197,10 @@ class RemoteKnowledgeBase:
         with PackReader(path):  # refuses what the server would refuse
             answer = self._server.upload(f"{self._path}/unpack", Path(path), **self._parameters)
         return read(UnpackReport, answer)
+
+    def rollback(self, index: int | None = None) -> RollbackReport:
+        answer = self._server.post(f"{self._path}/rollback", self._body(index=index))
+        return read(RollbackReport, answer)
 
     @property
     def _parameters(self) -> dict[str, str]:

@@ -21,12 +21,12 @@ from lorebind.server.routes import (
     knowledge_bases,
     metadata,
     overview,
-    packs,
     playground,
     queries,
     reading,
     resources,
     runs,
+    whole_index,
     workflow_runs,
     workflows,
 )
@@ -101,7 +101,7 @@ def make_app(
     api = APIRouter(prefix=PREFIX)
     for routes in (
         knowledge_bases,
-        packs,
+        whole_index,
         runs,
         documents,
         reading,

@@ -109,6 +109,14 @@ class KnowledgeBaseDeclaration(Declaration):
         description="The id of a vector database. By default, the one with the id `default`, else "
         "the first.",
     )
+    keep: int = Field(
+        1,
+        ge=0,
+        le=10,
+        description="The number of earlier indexes that stay after `reindex`, `replace`, `unpack` "
+        "or a change of the embedder, so that `lorebind knowledge rollback` can go back. Each "
+        "needs the disk space of an index. 0: none.",
+    )
     ingest: Literal["manual", "on_start"] = Field(
         "manual",
         description="The time of the ingest. `manual`: only on request; `on_start`: also "

@@ -59,13 +59,13 @@ class AddedDocuments:
         after = f"on conflict ({OWNER}, uri) do update set {changed}, data = excluded.data"
         sql.insert("catalog_added", rows, after)
 
-    def remove(self, namespace: Namespace, uri: str) -> None:
-        """Delete a document."""
+    def remove(self, namespace: Namespace, uris: Sequence[str]) -> None:
+        """Delete documents; missing ones are ignored."""
         with self._database.writing() as sql:
             sql.run(
-                f"delete from catalog_added where {OURS} and uri = :uri",
+                f"delete from catalog_added where {OURS} and uri in (:*uris)",
                 **owner(namespace),
-                uri=uri,
+                uris=list(uris),
             )
 
     def clear(self, namespace: Namespace) -> None:

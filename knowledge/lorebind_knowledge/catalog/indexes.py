@@ -50,7 +50,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """One index of a knowledge base: `active` is searched, `building` is its successor."""
+    """One index of a knowledge base; see `STATES`."""
 
     key: IndexKey
     state: str
@@ -64,8 +64,8 @@ class IndexEntry:
         return Partition(self.key, self.index_uid, self.manifest.dimension)
 
 
-STATES = ("building", "active", "retired")
-"""The states of an index: searched in the future, searched now, to be dropped."""
+STATES = ("building", "active", "earlier", "retired")
+"""The states of an index: searched in the future, now, before (see `rollback`), to be dropped."""
 
 
 class Indexes:
@@ -123,18 +123,43 @@ class Indexes:
             )
         return entry
 
-    def activate_index(self, lease: Lease, key: IndexKey) -> None:
-        """Make this index the one that is searched, and retire the previous one, in one step."""
-        with self._writing(lease) as sql:
-            self.activate_within(sql, key)
+    def activate_index(self, lease: Lease, key: IndexKey, keep: int = 0) -> None:
+        """Make this index the one that is searched, in one step.
 
-    def activate_within(self, sql: Sql, key: IndexKey) -> None:
+        Args:
+            lease: the writer's.
+            key: the index.
+            keep: maximum number of earlier indexes that stay; the others are retired.
+        """
+        with self._writing(lease) as sql:
+            self.activate_within(sql, key, keep)
+
+    def activate_within(self, sql: Sql, key: IndexKey, keep: int) -> None:
         """Activate an index within a write transaction; see `activate_index`."""
+        before = self.index_within(sql, key.namespace, "active")
         sql.run(
-            f"update catalog_indexes set state = 'retired' where {OURS} and state = 'active'",
+            f"update catalog_indexes set state = 'earlier' where {OURS} and state = 'active'",
             **owner(key.namespace),
         )
         sql.run(f"update catalog_indexes set state = 'active' where {HERE}", **place(key))
+        self._retire_earlier(sql, key.namespace, keep, before)
+
+    def retire_earlier(self, lease: Lease, keep: int) -> None:
+        """Retire earlier indexes, except for this number of them."""
+        with self._writing(lease) as sql:
+            self._retire_earlier(sql, lease.namespace, keep, None)
+
+    def _retire_earlier(
+        self, sql: Sql, namespace: Namespace, keep: int, last: IndexEntry | None
+    ) -> None:
+        """Retire earlier indexes, except for the one that was active last, and the newest."""
+        earlier = [index for index, _ in self._with_states(sql, namespace, "earlier")]
+        # After a rollback, the index that was active last is not the newest.
+        earlier.sort(key=lambda index: index.key != (last and last.key))
+        for index in earlier[keep:]:
+            sql.run(
+                f"update catalog_indexes set state = 'retired' where {HERE}", **place(index.key)
+            )
 
     def retire_index(self, lease: Lease, key: IndexKey) -> None:
         """Mark an index as to be dropped, so that no ingest resumes it."""
@@ -157,6 +182,11 @@ class Indexes:
     def retired_indexes(self, namespace: Namespace) -> list[IndexEntry]:
         with self._database.reading() as sql:
             return [index for index, _ in self._with_states(sql, namespace, "retired")]
+
+    def earlier_indexes(self, namespace: Namespace) -> list[IndexEntry]:
+        """Return the indexes that were active before, newest first."""
+        with self._database.reading() as sql:
+            return [index for index, _ in self._with_states(sql, namespace, "earlier")]
 
     def _with_states(
         self, sql: Sql, namespace: Namespace, state: str

@@ -22,7 +22,7 @@ _OWNERS = ", ".join(f"{name} varchar not null" for name in OWNER.split(", "))
 STATEMENTS = (
     f"""create table if not exists catalog_indexes ({_OWNERS},
   number integer not null,
-  state varchar not null, -- building | active | retired
+  state varchar not null, -- see `indexes.STATES`
   manifest json not null,
   created_at float not null,
   -- Random: a new index that reuses the number of a dropped one has another index_uid.

@@ -89,17 +89,25 @@ async def delete_document(kb: IndexedKnowledgeBase, document: str) -> DocumentIn
         info = await call(find_document, kb.namespace, kb.catalog, document)
         if info.origin != "added":
             raise UsageError(of_source(info.uri, kb.id))
-        await call(kb.catalog.added.remove, kb.namespace, info.uri)
+    await delete_added(kb, [info.uri])
+    return info
+
+
+async def delete_added(kb: IndexedKnowledgeBase, uris: Sequence[str]) -> None:
+    """Delete documents that were added, after any running ingest."""
+    added = kb.catalog.added
+    with kb.threads.lane("read"):
+        await call(added.remove, kb.namespace, uris)
     async with kb.catalog.hold_lease(kb.namespace, wait=True) as lease:
-        if await call(kb.catalog.added.get, kb.namespace, info.uri):
-            return info  # it was added again in the meantime
+        # Others were added again in the meantime.
+        gone = [uri for uri in uris if not await call(added.get, kb.namespace, uri)]
         for state in ("active", "building"):
             index = await call(kb.catalog.ledger.index, kb.namespace, state)
-            if index is not None:
-                await call(kb.index.remove, lease, index, [info.uri])
+            if index is not None and gone:
+                await call(kb.index.remove, lease, index, gone)
                 await call(kb.index.sweep, lease, index)
-    kb.emit("document_deleted", uri=info.uri)
-    return info
+    for uri in gone:
+        kb.emit("document_deleted", uri=uri)
 
 
 def of_source(uri: str, kb_id: str) -> str:

@@ -316,6 +316,8 @@ class KnowledgeStats:
     """The embedder that the index was built with; empty if there is no index."""
     dimension: int = 0
     """The dimension of its vectors; 0 if there is no index."""
+    earlier: list[int] = field(default_factory=list)
+    """The numbers of the earlier indexes to which `rollback` can go back, newest first."""
     last_run: dict[str, Any] | None = None
     """`run_id`, `strategy`, `status` and `started_at` (seconds since 1970) of the latest ingest."""
 
@@ -341,6 +343,7 @@ def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
         languages=count_languages(catalog, index),
         embedder=index.manifest.embedder,
         dimension=index.manifest.dimension,
+        earlier=[entry.key.number for entry in catalog.ledger.earlier_indexes(namespace)],
     )
 
 

@@ -46,6 +46,7 @@ from lorebind_knowledge.ingest.preparation import chunker_fingerprint, prepare_d
 from lorebind_knowledge.ingest.prepared import attempts_of
 from lorebind_knowledge.ingest.progress import Progress
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, count_document, reported
+from lorebind_knowledge.ingest.rollback import rollback_notices
 from lorebind_knowledge.ingest.terms import TermsOfRun
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Record
@@ -188,6 +189,7 @@ class _Run:
         kb = self._kb
         enumeration = await call(enumerate_corpus, self._corpus, self._added)
         self._report.sources = enumeration.sources
+        self._report.notices += await call(rollback_notices, kb, self._report.run_id)
         self._active = active = await call(self._ledger.index, kb.namespace, "active")
         if active and not (allow_mass_delete or self._partial):
             await call(self._refuse_mass_delete, enumeration, active)

@@ -123,7 +123,7 @@ async def publish_copy(
         with kb.catalog.writing(lease) as sql:
             for documents in added:
                 kb.catalog.added.put_within(sql, kb.namespace, documents)
-            kb.catalog.ledger.activate_within(sql, index.key)
+            kb.catalog.ledger.activate_within(sql, index.key, kb.keep)
             return kb.catalog.added.count_waiting_within(sql, kb.namespace, index.key)
 
     waiting = await call(publish)
@@ -239,7 +239,7 @@ async def _switch(
             "fix them and ingest again; finished work is not repeated"
         )
     else:
-        await call(kb.catalog.ledger.activate_index, lease, new.key)
+        await call(kb.catalog.ledger.activate_index, lease, new.key, kb.keep)
 
 
 def _lost(
@@ -263,7 +263,11 @@ def _lost(
 
 
 async def _drop_retired(kb: IndexedKnowledgeBase, lease: Lease) -> None:
-    for retired in await call(kb.catalog.ledger.retired_indexes, kb.namespace):
+    """Drop the indexes that are no longer needed: `keep` may have been lowered, too."""
+    ledger = kb.catalog.ledger
+    if len(await call(ledger.earlier_indexes, kb.namespace)) > kb.keep:
+        await call(ledger.retire_earlier, lease, kb.keep)
+    for retired in await call(ledger.retired_indexes, kb.namespace):
         await call(kb.index.drop, lease, retired)
 
 

@@ -12,6 +12,7 @@ from lorebind_knowledge.ingest.indexes import check_strategy, indexes_to_write
 from lorebind_knowledge.ingest.preparation import prepare_documents
 from lorebind_knowledge.ingest.prepared import PlannedDocuments
 from lorebind_knowledge.ingest.report import IngestPlan, count_document
+from lorebind_knowledge.ingest.rollback import rollback_notices
 from lorebind_knowledge.ingest.terms import count_missing
 from lorebind_knowledge.plumbing.bridge import call
 
@@ -45,6 +46,7 @@ async def plan(corpus: Corpus, *, strategy: str = "upsert") -> IngestPlan:
         result = IngestPlan(
             kb.id, sources=enumeration.sources, tokenizer=counter.tokenizer, exact=counter.exact
         )
+        result.notices += await call(rollback_notices, kb)
         if index is not None and index.manifest.address != kb.embedder.fingerprint.address:
             result.notices.append(
                 f"the address of the embedder {kb.embedder.fingerprint} has changed since the last "

@@ -21,6 +21,8 @@ BODIES: dict[str, Any] = {
     "resume": {"answers": {}},
     "replay": {"step": 0},
     "runs": {"input": {}},
+    "rollback": {},
+    "delete": {"filters": {"team": "x"}},
 }
 
 

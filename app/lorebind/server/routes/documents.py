@@ -7,14 +7,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import Field
 from starlette.responses import Response
 
 from lorebind.knowledge_base import KnowledgeBase
 from lorebind.plain_data import as_data
 from lorebind.server.answers import Additions, Chunk, PageOf
-from lorebind.server.bodies import read_json, validated
+from lorebind.server.bodies import Body, read_json, validated
 from lorebind.server.etags import conditional, json_response
-from lorebind.server.event_streams import PATIENT_DELETE, deferred_answer, prefers_events
+from lorebind.server.event_streams import PATIENT, PATIENT_DELETE, deferred_answer, prefers_events
 from lorebind.server.failures import invalid_request
 from lorebind.server.new_documents import (
     REQUEST_BODY,
@@ -30,11 +31,14 @@ from lorebind.server.routes.reading import storable_name
 from lorebind.server.server import (
     FilledByUs,
     SeenKnowledgeBase,
+    SeenProject,
     Server,
     TheServer,
     Writer,
+    filled_by_us,
 )
 from lorebind.server.state.runs import RequestedRun
+from lorebind_config.declarations.retrieval import Filters
 from lorebind_config.errors import NotFoundError
 from lorebind_knowledge.catalog.added import AddedDocument
 from lorebind_knowledge.documents.changing import id_is_taken, keep_documents, of_source
@@ -102,6 +106,36 @@ async def delete_documents(
     The knowledge base itself stays; the next ingest builds a new index.
     """
     return await deferred_answer(request, server, kb.adelete())
+
+
+class DeleteRequest(Body):
+    """The documents to delete."""
+
+    filters: Filters = Field(
+        min_length=1, description="Conditions that the metadata of a document must meet."
+    )
+    dry_run: bool = Field(False, description="Only list the documents.")
+    workflow: str | None = Field(
+        None, description="The workflow that declares the knowledge base, if a workflow does."
+    )
+
+
+@router.post("/delete", responses=PATIENT)
+async def delete_by_filter(
+    request: Request,
+    server: TheServer,
+    project: SeenProject,
+    _: Writer,
+    kb_id: str,
+    body: DeleteRequest,
+) -> Response:
+    """Delete the added documents that pass a filter.
+
+    Documents of sources are not deleted; the answer says what excludes each of them.
+    """
+    kb = filled_by_us(project.knowledge_base(kb_id, workflow=body.workflow))
+    deleting = kb.adelete_documents(body.filters, dry_run=body.dry_run)
+    return await deferred_answer(request, server, deleting)
 
 
 @router.get("/{doc_id}", response_model=DocumentInfo)

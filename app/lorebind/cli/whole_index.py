@@ -1,4 +1,4 @@
-"""`lorebind knowledge pack` and `unpack`: a knowledge base as one file."""
+"""`lorebind knowledge pack`, `unpack` and `rollback`: an index as a whole."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lorebind.cli.ingesting import knowledge_bases, show_plan
 from lorebind.cli.options import (
     HERE,
     IdArgument,
+    InputsOption,
     Output,
     OutputOption,
     ProjectOption,
@@ -82,6 +84,37 @@ def unpack(
         return
     print_report(report)
     _print_rest(report)
+
+
+def rollback(
+    kb_id: IdArgument,
+    to: Annotated[
+        int | None,
+        typer.Option("--to", metavar="NUMBER", help="Default: the newest before the current one."),
+    ] = None,
+    workflow: WorkflowOption = None,
+    inputs: InputsOption = None,
+    project: ProjectOption = HERE,
+    output: OutputOption = Output.table,
+) -> None:
+    """Search an earlier index again, such as the one before the last reindex.
+
+    `keep` of the knowledge base says how many there are, and `stats` lists them. Then print the
+    plan of the next ingest, which updates the index that is searched now.
+    """
+    with open_target(project) as loaded:
+        ((kb, values),) = knowledge_bases(loaded, kb_id, workflow, inputs)
+        report = kb.rollback(to)
+        if output is not Output.table:
+            print_data(report, output)
+            return
+        print_line(
+            f"{kb_id}: searches use index {report.index} again, with "
+            f"{counted(report.documents, 'document')} and {counted(report.chunks, 'chunk')}; "
+            f"index {report.index_before} stays"
+        )
+        print_line("the next ingest:")
+        show_plan(kb, output, inputs=values)
 
 
 def _print_rest(report: UnpackReport) -> None:

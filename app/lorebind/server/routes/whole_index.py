@@ -1,4 +1,4 @@
-"""`…/pack` and `…/unpack`: a knowledge base as one file."""
+"""`…/pack`, `…/unpack` and `…/rollback`: an index as a whole."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import os
 import tempfile
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Annotated, Any, BinaryIO, cast
 
 from fastapi import APIRouter, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from lorebind.knowledge_base import KnowledgeBase
+from lorebind.plain_data import as_data
+from lorebind.server.bodies import Body, Whole
+from lorebind.server.etags import json_response
 from lorebind.server.event_streams import PATIENT, Stream, deferred_answer
-from lorebind.server.server import FilledByUs, TheServer, Writer
+from lorebind.server.server import FilledByUs, SeenProject, TheServer, Writer, filled_by_us
+from lorebind_knowledge.ingest.rollback import RollbackReport
 from lorebind_knowledge.packing.report import PackReport
 from lorebind_knowledge.plumbing.bridge import call
 
@@ -63,6 +68,25 @@ async def unpack(request: Request, server: TheServer, _: Writer, kb: FilledByUs)
             return await kb.handle.unpack(file)
 
     return await deferred_answer(request, server, unpacking())
+
+
+class RollbackRequest(Body):
+    """The index to go back to."""
+
+    workflow: str | None = Field(
+        None, description="The workflow that declares the knowledge base, if a workflow does."
+    )
+    index: Annotated[int, Field(ge=1, lt=1 << 31), Whole] | None = Field(
+        None,
+        description="The number of an earlier index. Default: the newest before the current one.",
+    )
+
+
+@router.post("/rollback", response_model=RollbackReport)
+async def rollback(project: SeenProject, _: Writer, kb_id: str, body: RollbackRequest) -> Any:
+    """Search an earlier index again, such as the one before the last reindex."""
+    kb = filled_by_us(project.knowledge_base(kb_id, workflow=body.workflow))
+    return json_response(as_data(await kb.arollback(body.index)))
 
 
 async def _received(request: Request) -> BinaryIO:
