@@ -128,6 +128,7 @@ class BackgroundRuns(ABC, Generic[E]):
                 await under_way.begun(_BEGIN_SECONDS)
                 if under_way.error is not None and self._is_refused(under_way):
                     raise under_way.error
+                under_way.is_answered = True
                 return run
             if await call(partial(self.runs.find, namespace, run.run_id)) is not None:
                 return run
@@ -191,9 +192,10 @@ class BackgroundRuns(ABC, Generic[E]):
     async def _watch(self) -> None:
         while True:
             try:
-                for under_way in list(self._under_way.values()):
-                    if not await call(self.runs.beat, under_way.run):
-                        under_way.cancel()  # cancelled or taken over by another server
+                here = dict(self._under_way)
+                continuing = await call(self.runs.beat, list(here))
+                for run_id in here.keys() - continuing:
+                    here[run_id].cancel()  # cancelled or taken over by another server
                 for run in await call(self.runs.take_over):
                     if run.cancelled:
                         await call(self.runs.finish, run, "cancelled", {})
@@ -225,11 +227,11 @@ class BackgroundRuns(ABC, Generic[E]):
     async def _to_the_end(self, under_way: UnderWay[E]) -> None:
         """Carry out one run and store its end; raises only if it is cancelled."""
         run = under_way.run
-        status, outcome = "failed", dict[str, Any]()
+        status: str = "failed"
+        outcome: Mapping[str, Any] = {}
         try:
             with tenant(run.namespace.tenant):
-                status, result = await self.carry_out(under_way)
-            outcome = dict(result)
+                status, outcome = await self.carry_out(under_way)
         except asyncio.CancelledError:
             status = "interrupted" if under_way.interrupted else "cancelled"
         except LorebindError as error:
@@ -246,7 +248,7 @@ class BackgroundRuns(ABC, Generic[E]):
                 elif self._is_refused(under_way):
                     await call(self.runs.forget, run)
                 else:
-                    await call(self.runs.finish, run, status, outcome)
+                    await call(self.runs.finish, run, status, {**under_way.outcome, **outcome})
             await under_way.events.end()
             self._ended[run.run_id] = under_way.events
             if len(self._ended) > _RUNS_REMEMBERED:
@@ -255,8 +257,8 @@ class BackgroundRuns(ABC, Generic[E]):
 
     def _is_refused(self, under_way: UnderWay[E]) -> bool:
         """Whether the run could not begin, so that its request is refused and nothing is stored."""
-        begun = under_way.waits or under_way.events.has_begun
-        return isinstance(under_way.error, self.refusals) and not begun
+        is_known = under_way.waits or under_way.is_answered or under_way.events.has_begun
+        return isinstance(under_way.error, self.refusals) and not is_known
 
 
 class UnderWay(Generic[E]):
@@ -269,6 +271,10 @@ class UnderWay(Generic[E]):
         self.waits = waits
         """Whether it waits for other runs in its way, instead of being refused."""
         self.events = events
+        self.outcome: dict[str, Any] = {}
+        """What to store with the end of the run, also if it fails."""
+        self.is_answered = False
+        """Whether its client has got its id."""
         self.interrupted = False
         """Whether it was cancelled because the server stops."""
         self.error: LorebindError | None = None

@@ -31,6 +31,8 @@ Action: TypeAlias = Literal["run", "resume", "replay"]
 
 _POLL_SECONDS = 0.3
 """Seconds between two looks at the events of another server, or at a thread that it runs."""
+_LOOK_SECONDS = 1.0
+"""Seconds after which the reader of a run here looks whether another server has ended it."""
 _EVENTS_AT_ONCE = 500
 _PRUNE_SECONDS = 60.0
 """Seconds between two deletions of old runs and events."""
@@ -145,7 +147,7 @@ class WorkflowRuns(BackgroundRuns[WorkflowEvents]):
             if changed is None:
                 await asyncio.sleep(_POLL_SECONDS)
             else:
-                await _set_within(changed, _POLL_SECONDS)
+                await _set_within(changed, _LOOK_SECONDS)
 
     async def last_number(self, run: RequestedRun) -> int:
         """Return the number of the last stored event of a run; 0 if there is none."""
@@ -156,34 +158,37 @@ class WorkflowRuns(BackgroundRuns[WorkflowEvents]):
 
     async def carry_out(self, under_way: UnderWay[WorkflowEvents]) -> tuple[str, Mapping[str, Any]]:
         served_at.set(self._place)
-        began, events = time.monotonic(), under_way.events
+        events = under_way.events
         if under_way.waits:
             await events.continue_numbers()
             stream = await self._rest_of(under_way.run)
         else:
             stream = self._stream(under_way.run)
         try:
-            result = await self._read(stream, events)
+            result = await self._read(stream, under_way)
         finally:
             await events.stored()
         status = "waiting" if result.status == "paused" else result.status
-        seconds = round(time.monotonic() - began, 4)
-        return status, {"result": as_data(result), "seconds": seconds}
+        return status, {"result": as_data(result)}
 
     async def tidy(self) -> None:
         if time.monotonic() - self._pruned >= _PRUNE_SECONDS:
             await call(self._stored.prune)
             self._pruned = time.monotonic()
 
-    async def _read(self, stream: RunStream | RunResult, events: WorkflowEvents) -> RunResult:
+    async def _read(
+        self, stream: RunStream | RunResult, under_way: UnderWay[WorkflowEvents]
+    ) -> RunResult:
         from lorebind_bindings import RunStream
 
         if not isinstance(stream, RunStream):
             return stream
         async with aclosing(stream.__aiter__()) as emitted:
             async for event in emitted:
-                if event.type != "run_end":  # readers derive it from the stored end of the run
-                    events.add(event)
+                if event.type == "run_end":  # stored with the end of the run, also for readers
+                    under_way.outcome["run_end"] = dict(event.data)
+                else:
+                    under_way.events.add(event)
         return stream.result
 
     def _stream(self, run: RequestedRun) -> RunStream:

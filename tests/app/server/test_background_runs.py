@@ -71,12 +71,17 @@ async def followed(
 ) -> list[tuple[int, str, dict[str, Any]]]:
     """Return the number, name and data of the events of a run to its end."""
     headers = {"Last-Event-ID": str(after)} if after else {}
-    text = (await api.get(f"{where}/events", headers=headers)).text
+    return events_in((await api.get(f"{where}/events", headers=headers)).text)
+
+
+def events_in(text: str) -> list[tuple[int, str, dict[str, Any]]]:
+    """Parse server-sent events."""
     events = []
     for block in text.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in block.splitlines() if line[:1] != ":")
         if fields:
-            events.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
+            number = int(fields.get("id", 0))
+            events.append((number, fields["event"], json.loads(fields["data"])))
     return events
 
 
@@ -144,6 +149,16 @@ async def test_a_run_that_cannot_begin_is_refused(tmp_path: Path) -> None:
             assert (await api.get(f"/workflows/{workflow}/runs")).json()["items"] == []
 
 
+async def test_a_run_whose_client_has_its_id_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that takes long to find out that it cannot begin has failed: it is not refused."""
+    monkeypatch.setattr("lorebind.server.background_runs._BEGIN_SECONDS", 0)
+    async with in_process(tmp_path) as (_, api):
+        where, _ = await begin(api, "triage/threads/no/resume", {})
+        assert (await until(api, where, "failed"))["error"]["code"] == "not_found"
+
+
 async def test_a_run_waits_is_resumed_and_replayed(tmp_path: Path) -> None:
     async with in_process(tmp_path) as (_, api):
         paused = {**REFUND, "thread_id": "w", "interrupt_before": ["kind"]}
@@ -170,6 +185,9 @@ async def test_a_run_that_fails_says_so(tmp_path: Path) -> None:
         *_, end, error = await followed(api, where)
         assert (end[1], end[2]["data"]["status"], error[1]) == ("run_end", "failed", "error")
         assert error[2] == run["error"]
+        stream = await api.post("/workflows/broken/runs", headers={"Accept": "text/event-stream"})
+        waited = [event for event in events_in(stream.text) if event[1] == "run_end"]
+        assert end[2]["data"]["error"].keys() == waited[0][2]["data"]["error"].keys()
         assert await followed(api, where, after=end[0]) == [error]
 
 

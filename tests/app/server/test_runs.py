@@ -262,7 +262,8 @@ def test_a_beat_of_a_clock_that_was_set_back(database: Database) -> None:
     with database.writing() as sql:
         sql.run(f"update server_runs set beat = {sql.now} + 7200")
     assert [taken.run_id for taken in other.take_over()] == [run.run_id]
-    assert not dead.beat(run)
+    assert dead.beat([run.run_id]) == set()
+    assert other.beat([run.run_id]) == {run.run_id}
 
 
 def test_only_a_server_with_the_same_declarations_takes_over(database: Database) -> None:

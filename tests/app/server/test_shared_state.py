@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 import threading
 import time
@@ -16,9 +18,12 @@ from lorebind import Project
 from lorebind.server.state.tables import open_state
 from lorebind.server.state.tokens import Tokens
 from lorebind_config.errors import StoreError
+from tests.app.forked_python import CONSTANTS
 
 from .conftest import PROJECT, problem, serving, write_project
-from .test_runs import BATCH, DOCUMENTS, Slow, events, wait_for_end
+from .desk import write_desk
+from .test_runs import BATCH, DOCUMENTS, SOON, Slow, events, wait_for_end
+from .test_workflows import noted
 
 TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours leave at 9."}]}]}
 STATE = {"state": {"dsn": "{{ .env.PG_DSN }}"}}
@@ -204,6 +209,44 @@ def test_a_run_is_cancelled_through_another(tmp_path: Path, dsn: str) -> None:
         time.sleep(2.5)  # until the first server has read the change
         slow.let_through(100)
         assert wait_for_end(there, where)["status"] == "cancelled"
+
+
+def test_workflows_in_the_background_of_any_server(tmp_path: Path, dsn: str) -> None:
+    """A run is followed and cancelled through another server, which takes over if it is killed."""
+    folder = write_desk(tmp_path)
+    more = json.dumps(STATE["state"])
+    with (folder / "lorebind.yaml").open("a") as file:
+        file.write(f"server: {{ state: {more} }}\ncheckpointer: {{ type: postgres, ")
+        file.write('dsn: "{{ .env.PG_DSN }}" }\n')
+    environ = {"PG_DSN": dsn, CONSTANTS: json.dumps(SOON)}
+    with serving(folder, **environ) as second, second.client() as there:
+        with serving(folder, **environ) as first, first.client() as here:
+
+            def begin(name: str) -> str:
+                body = {"input": {"seconds": 1.5, "name": name}, "thread_id": name}
+                headers = {"Prefer": "respond-async"}
+                run = here.post("/workflows/slow/runs", json=body, headers=headers)
+                assert run.status_code == 202
+                deadline = time.monotonic() + 30
+                while not (folder / "noted").exists() or not noted(folder, name):
+                    assert time.monotonic() < deadline
+                    time.sleep(0.02)
+                return str(run.headers["location"].removeprefix("/api/v0"))
+
+            cancelled = begin("cancelled")
+            with ThreadPoolExecutor() as threads:
+                reading = threads.submit(there.get, f"{cancelled}/events")
+                assert there.delete(cancelled).json()["status"] == "cancelled"
+                assert here.get(cancelled).json()["status"] == "cancelled"
+                assert reading.result().text.count("event: run_end") == 1
+                killed = begin("killed")
+                reading = threads.submit(there.get, f"{killed}/events")
+                first.process.kill()
+                assert first.process.wait() == -signal.SIGKILL
+                numbers = re.findall(r"^id: (\d+)$", reading.result().text, re.MULTILINE)
+        assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+        assert there.get(killed).json()["status"] == "completed"
+    assert (noted(folder, "killed"), noted(folder, "cancelled")) == (1, 1)
 
 
 def test_a_server_has_few_connections(tmp_path: Path, dsn: str) -> None:

@@ -132,13 +132,16 @@ async def follow_background_run(
 
 def _end_of(run: RequestedRun, number: int) -> list[ServerSentEvent]:
     """Return the last events of a run that has ended."""
-    data = {"status": run.status, "seconds": run.outcome.get("seconds", 0.0)}
+    seconds = round((run.finished_at or run.requested_at) - run.requested_at, 4)
+    data = {"status": run.status, "seconds": seconds}
     error, result = run.outcome.get("error"), run.outcome.get("result")
     if result is not None:
         data |= {"status": result["status"], "result": result}
+    if error is not None:
+        data["error"] = {"type": error["code"], "message": error["detail"]}
+    data |= run.outcome.get("run_end", {})  # of a run whose server was killed, there is none
     if error is None:
         return [_event(run, "run_end", number, data)]
-    data["error"] = {"type": error["code"], "message": error["detail"]}
     document = json.dumps({"thread_id": run.request["thread_id"], **error})
     failure = ServerSentEvent(id=str(number + 1), event="error", raw_data=document)
     return [_event(run, "run_end", number, data), failure]

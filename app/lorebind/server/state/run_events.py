@@ -21,6 +21,9 @@ MOST_RUNS = 256
 DAYS = 7
 """Days after its end in which a run can be read."""
 
+_RUNS_AT_ONCE = 1000
+"""Maximum number of runs whose events are deleted in one transaction."""
+_IDS = ("tenant", "project", "run_id")
 _RUN = "tenant = :tenant and project = :project and run_id = :run_id"
 
 
@@ -48,6 +51,8 @@ class StoredEvents:
     def __init__(self, database: Database, project: str) -> None:
         self._database = database
         self._project = project
+        self._pruned: set[tuple[str, ...]] = set()
+        """The runs whose events were deleted here but for the last one."""
 
     def sizes(self, run: RequestedRun) -> list[tuple[int, int]]:
         """Return the number and the length of each event of a run, in order."""
@@ -105,31 +110,33 @@ class StoredEvents:
 
         The last event of a run stays with the run, so that its readers learn how many are lost.
         """
-        whose = {"project": self._project, "scope": WORKFLOW_RUNS}
         ended = "project = :project and scope = :scope and finished_at is not null"
-        with self._database.writing() as sql:
-            old = time.time() - DAYS * 24 * 3600
-            sql.run(
-                f"delete from server_runs where {ended} and finished_at < :old", **whose, old=old
-            )
-            sql.run(
-                "delete from server_run_events where project = :project"
-                " and run_id not in (select run_id from server_runs"
-                " where project = :project and scope = :scope)",
-                **whose,
-            )
-            sql.run(
-                "delete from server_run_events where project = :project and run_id in ("
-                "select run_id from (select run_id, row_number() over"
-                f" (partition by tenant order by finished_at desc) as place from server_runs"
-                f" where {ended}) as newest where place > :most)"
-                " and number < (select max(number) from server_run_events as others"
-                " where others.tenant = server_run_events.tenant"
-                " and others.project = server_run_events.project"
-                " and others.run_id = server_run_events.run_id)",
-                **whose,
-                most=MOST_RUNS,
-            )
+        whose = {"project": self._project, "scope": WORKFLOW_RUNS}
+        query = (
+            "select tenant, project, run_id from (select tenant, project, run_id, finished_at,"
+            " row_number() over (partition by tenant order by finished_at desc) as place"
+            f" from server_runs where {ended}) as newest where "
+        )
+        with self._database.reading() as sql:
+            before = time.time() - DAYS * 24 * 3600
+            old = sql.run(f"{query} finished_at < :before", **whose, before=before)
+            beyond = {
+                tuple(row) for row in sql.run(f"{query} place > :most", **whose, most=MOST_RUNS)
+            }
+        new = list(beyond - self._pruned)[:_RUNS_AT_ONCE]
+        if old or new:
+            with self._database.writing() as sql:
+                for row in old:
+                    ids = dict(zip(_IDS, row, strict=True))
+                    sql.run(f"delete from server_run_events where {_RUN}", **ids)
+                    sql.run(f"delete from server_runs where {_RUN}", **ids)
+                for row in new:
+                    ids = dict(zip(_IDS, row, strict=True))
+                    newest = f"select max(number) from server_run_events where {_RUN}"
+                    sql.run(
+                        f"delete from server_run_events where {_RUN} and number < ({newest})", **ids
+                    )
+        self._pruned = (self._pruned & beyond) | {*new}
 
 
 def _ids(run: RequestedRun) -> dict[str, str]:

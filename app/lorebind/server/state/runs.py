@@ -200,12 +200,18 @@ class RequestedRuns:
         with self._database.writing() as sql:
             _update(sql, run, "cancelled = 1", " and finished_at is null")
 
-    def beat(self, run: RequestedRun) -> bool:
-        """Record that this server still works on a run, and return whether it should continue."""
+    def beat(self, run_ids: list[str]) -> set[str]:
+        """Record that this server still works on these runs, and return those to continue."""
+        if not run_ids:
+            return set()
+        ours = {"project": self._project, "owner": self.owner, "run_ids": run_ids}
+        where = "project = :project and owner = :owner and run_id in (:*run_ids)"
         with self._database.writing() as sql:
-            self._update_ours(sql, run, f"beat = {sql.now}")
-            where = f"{_THIS} and owner = :owner and cancelled = 0"
-            return bool(_read(sql, where, **run.ids, owner=self.owner))
+            sql.run(f"update server_runs set beat = {sql.now} where {where}", **ours)
+            rows = sql.run(
+                f"select run_id from server_runs where {where} and cancelled = 0", **ours
+            )
+        return {run_id for (run_id,) in rows}
 
     def finish(
         self, run: RequestedRun, status: str, outcome: Mapping[str, Any], *, ours: bool = True
