@@ -272,7 +272,7 @@ class UnderWay(Generic[E]):
         """Whether it waits for other runs in its way, instead of being refused."""
         self.events = events
         self.outcome: dict[str, Any] = {}
-        """What to store with the end of the run, also if it fails."""
+        """The part of the outcome that is stored even if the run fails."""
         self.is_answered = False
         """Whether its client has got its id."""
         self.interrupted = False
