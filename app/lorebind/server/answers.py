@@ -19,6 +19,10 @@ class PageOf(BaseModel, Generic[T]):
     next: str | None
     previous: str | None
 
+    @classmethod
+    def model_parametrized_name(cls, params: tuple[type[Any], ...]) -> str:
+        return f"PageOf{params[0].__name__}"
+
 
 class KnowledgeBase(BaseModel):
     """A declared knowledge base, and the location of its declaration."""
@@ -38,7 +42,7 @@ class KnowledgeBase(BaseModel):
     """The same settings, together with the default of every omitted one."""
 
 
-class Run(BaseModel):
+class IngestRun(BaseModel):
     """A requested ingest."""
 
     run_id: str

@@ -13,6 +13,7 @@ from lorebind.mcp.http import PATH
 from lorebind.server.failures import answer_failures
 from lorebind.server.middleware.callers import Callers, Rates
 from lorebind.server.middleware.guard import REQUEST_SECONDS, Hosts, RequestGuard
+from lorebind.server.openapi import describe, operation_id
 from lorebind.server.problems import MEDIA_TYPE, STATUS
 from lorebind.server.routes import (
     answers,
@@ -95,7 +96,9 @@ def make_app(
         redirect_slashes=False,
         lifespan=lifespan,
         responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
+        generate_unique_id_function=operation_id,
     )
+    describe(app)
     app.state.server = server
     answer_failures(app)
     api = APIRouter(prefix=PREFIX)

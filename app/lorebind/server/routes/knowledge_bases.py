@@ -16,6 +16,7 @@ from lorebind.server.bodies import has_too_many_values
 from lorebind.server.etags import check_delete, check_update, conditional, etag_of, json_response
 from lorebind.server.event_streams import PATIENT_DELETE, deferred_answer
 from lorebind.server.made_here import read_made
+from lorebind.server.openapi import IF_ABSENT, IF_MATCH
 from lorebind.server.paging import Paging
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import SeenProject, Server, TheServer, Writer, read_stored
@@ -87,6 +88,7 @@ async def get_knowledge_base(
     "/{kb_id}",
     response_model=KnowledgeBase,
     responses={201: {"description": "The knowledge base was created", "model": KnowledgeBase}},
+    openapi_extra={"parameters": [IF_MATCH, IF_ABSENT]},
 )
 async def put_knowledge_base(
     request: Request,
@@ -119,7 +121,12 @@ async def put_knowledge_base(
     return json_response(row, 201, headers | {"Location": request.url.path})
 
 
-@router.delete("/{kb_id}", status_code=204, responses=PATIENT_DELETE)
+@router.delete(
+    "/{kb_id}",
+    status_code=204,
+    responses=PATIENT_DELETE,
+    openapi_extra={"parameters": [IF_MATCH]},
+)
 async def delete_knowledge_base(
     request: Request, server: TheServer, project: SeenProject, _: Writer, kb_id: str
 ) -> Response:

@@ -13,7 +13,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from lorebind.knowledge_base import KnowledgeBase
-from lorebind.server.answers import PageOf, Run
+from lorebind.server.answers import IngestRun, PageOf
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional, etag_of, json_response
 from lorebind.server.event_streams import PATIENT, deferred_answer
@@ -41,7 +41,7 @@ from lorebind_knowledge.plumbing.bridge import call
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["ingestion"])
 
-_ENDED: dict[int | str, dict[str, Any]] = {200: {"description": "It has ended", "model": Run}}
+_ENDED: dict[int | str, dict[str, Any]] = {200: {"description": "It has ended", "model": IngestRun}}
 
 Workflow = Annotated[
     str | None,
@@ -112,13 +112,13 @@ async def _starting(
 Start = Annotated[Callable[[str, ReindexRequest], Awaitable[Response]], Depends(_starting)]
 
 
-@router.post("/ingest", status_code=202, response_model=Run, responses=_ENDED)
+@router.post("/ingest", status_code=202, response_model=IngestRun, responses=_ENDED)
 async def ingest(start: Start, body: IngestRequest | None = None) -> Any:
     """Update the index to the current content of the sources. The answer names the run's URL."""
     return await start("ingest", body or IngestRequest())
 
 
-@router.post("/reindex", status_code=202, response_model=Run, responses=_ENDED)
+@router.post("/reindex", status_code=202, response_model=IngestRun, responses=_ENDED)
 async def reindex(start: Start, body: ReindexRequest | None = None) -> Any:
     """Rebuild the index in the background, then swap it in. The answer names the run's URL."""
     return await start("reindex", body or ReindexRequest())
@@ -142,7 +142,7 @@ async def plan(
     return await deferred_answer(request, server, kb.aplan(**settings))
 
 
-@router.get("/runs", response_model=PageOf[Run])
+@router.get("/runs", response_model=PageOf[IngestRun])
 async def list_runs(
     request: Request,
     server: TheServer,
@@ -167,14 +167,14 @@ TheRun = Annotated[RequestedRun, Depends(_run)]
 """The run that the path names."""
 
 
-@router.get("/runs/{run_id}", response_model=Run)
+@router.get("/runs/{run_id}", response_model=IngestRun)
 async def get_run(request: Request, kb: SeenKnowledgeBase, run: TheRun) -> Any:
     """Return the status of a run and how far it is, and after its end the report or the error."""
     progress = await _progress(kb, run) if run.finished_at is None else None
     return conditional(request, _run_data(run, progress))
 
 
-@router.delete("/runs/{run_id}", response_model=Run)
+@router.delete("/runs/{run_id}", response_model=IngestRun)
 async def cancel_run(server: TheServer, _: Writer, run: TheRun) -> Any:
     """Cancel a running ingest. Finished documents are kept."""
     if run.finished_at is None:
