@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PRODUCT := $(VENV)/.product
 INSTALLED := $(VENV)/.installed
+# It needs other versions of packages that Lorebind uses.
+CLIENT := $(VENV)/client/.installed
 NEWEST := .newest
 LANGCHAIN := langchain langchain-core langchain-openai langchain-protocol langchain-tests \
 	langchain-text-splitters langgraph langgraph-checkpoint langgraph-checkpoint-sqlite \
@@ -19,7 +21,7 @@ QUESTION ?= How do I allow cross-origin requests?
 override QUESTION := $(value QUESTION)
 export QUESTION
 
-.PHONY: help setup demo check format test test-newest dense torture docs pages picture package bench against readers constraints clean
+.PHONY: help setup demo check format client test test-newest dense torture docs pages picture package bench against readers constraints clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -55,7 +57,14 @@ format: setup ## Put the code into its format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: setup ## Run all tests
+client: $(CLIENT) ## Install the generator of clients, which a test uses
+
+$(CLIENT): Makefile $(PRODUCT)
+	@$(BIN)/python -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check openapi-python-client==0.29.1
+	@touch $@
+
+test: setup client ## Run all tests
 	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # Its own environment has only the newest LangChain. All else is that of .venv: pip finds no newer

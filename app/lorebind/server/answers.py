@@ -19,10 +19,6 @@ class PageOf(BaseModel, Generic[T]):
     next: str | None
     previous: str | None
 
-    @classmethod
-    def model_parametrized_name(cls, params: tuple[type[Any], ...]) -> str:
-        return f"PageOf{params[0].__name__}"
-
 
 class KnowledgeBase(BaseModel):
     """A declared knowledge base, and the location of its declaration."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
 from starlette.routing import Route
@@ -13,8 +13,7 @@ from lorebind.mcp.http import PATH
 from lorebind.server.failures import answer_failures
 from lorebind.server.middleware.callers import Callers, Rates
 from lorebind.server.middleware.guard import REQUEST_SECONDS, Hosts, RequestGuard
-from lorebind.server.openapi import describe, operation_id
-from lorebind.server.problems import MEDIA_TYPE, STATUS
+from lorebind.server.openapi import PROBLEM, describe, operation_id
 from lorebind.server.routes import (
     answers,
     chat_completions,
@@ -39,27 +38,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from lorebind.server.server import Server
-
-
-_PROBLEM: dict[str, Any] = {
-    "description": "A problem document (RFC 9457) with a stable code.",
-    "content": {
-        MEDIA_TYPE: {
-            "schema": {
-                "type": "object",
-                "required": ["type", "title", "status", "code", "detail"],
-                "properties": {
-                    "type": {"type": "string"},
-                    "title": {"type": "string"},
-                    "status": {"type": "integer"},
-                    "code": {"enum": sorted(STATUS)},
-                    "detail": {"type": "string"},
-                    "instance": {"type": "string"},
-                },
-            }
-        }
-    },
-}
 
 
 def make_app(
@@ -95,7 +73,7 @@ def make_app(
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
+        responses={"4XX": PROBLEM, "5XX": PROBLEM},
         generate_unique_id_function=operation_id,
     )
     describe(app)

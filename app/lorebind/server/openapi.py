@@ -5,12 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind.server.middleware.guard import OPEN
+from lorebind.server.problems import MEDIA_TYPE, STATUS
 from lorebind.server.server import PREFIX
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from fastapi.routing import APIRoute
 
+PROBLEM: dict[str, Any] = {
+    "description": "A problem document (RFC 9457) with a stable code.",
+    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+"""The answer of a request that fails."""
+_PROBLEM = {
+    "title": "Problem",
+    "type": "object",
+    "required": ["type", "title", "status", "code", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"enum": sorted(STATUS)},
+        "detail": {"type": "string"},
+        "instance": {"type": "string"},
+    },
+}
 _SECURITY = {
     "token": {
         "type": "http",
@@ -19,12 +38,11 @@ _SECURITY = {
         "its own machine, and needs none.",
     }
 }
-_ETAGS = r'^\*$|^\s*((W/)?"[!#-~]*"\s*(,\s*|$))+$'
 _IF_NONE_MATCH: dict[str, Any] = {
     "name": "If-None-Match",
     "in": "header",
     "required": False,
-    "schema": {"type": "string", "pattern": _ETAGS, "maxLength": 2000},
+    "schema": {"type": "string"},
     "description": "ETags that you have: if one is current, the answer is 304, without a body.",
 }
 IF_MATCH: dict[str, Any] = _IF_NONE_MATCH | {
@@ -52,9 +70,10 @@ def describe(app: FastAPI) -> None:
             return app.openapi_schema
         document = document_of_routes()
         document["components"]["securitySchemes"] = _SECURITY
+        document["components"]["schemas"]["Problem"] = _PROBLEM
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
-                operation["security"] = [] if path in OPEN else [dict.fromkeys(_SECURITY, [])]
+                operation["security"] = [] if path in OPEN else [{"token": []}]
                 content = operation["responses"].get("200", {}).get("content", {})
                 if method == "get" and path.startswith(PREFIX) and "application/json" in content:
                     operation.setdefault("parameters", []).append(_IF_NONE_MATCH)

@@ -17,8 +17,9 @@ import httpx
 import pytest
 import yaml
 
-from lorebind.server.state.tables import TABLES
+from lorebind.server.state.tables import TABLES, open_state
 from lorebind.server.state.tokens import Tokens
+from lorebind_config.reading.loading import load_project
 from lorebind_knowledge.database.databases import EmbeddedDatabase
 from tests.app.forked_python import Forked, ForkedPython
 
@@ -79,6 +80,14 @@ def write_project(folder: Path, declared: Mapping[str, Any] = PROJECT) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "lorebind.yaml").write_text(yaml.safe_dump(dict(declared)))
     return folder
+
+
+def token_of(folder: Path) -> str:
+    """Return a new token with all rights for servers of a project."""
+    database = open_state(load_project(folder))
+    _, text = Tokens(database).create("app", "admin")
+    database.close()
+    return text
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 from lorebind import Project
 from tests.processes import run_program
 
-from .conftest import serving, write_project
+from .conftest import serving, token_of, write_project
 
 DENSE = bool(os.environ.get("LOREBIND_TEST_DENSE"))
 EXAMPLES = 150 if DENSE else 3
@@ -24,6 +24,7 @@ def test_no_answer_breaks_the_contract(tmp_path_factory: pytest.TempPathFactory)
     schemathesis = Path(sys.executable).with_name("schemathesis")
     with Project.load(folder) as project:
         project.ingest("handbook")
+    token = token_of(folder)
     with serving(folder, "--port", "0") as server:
         tried = run_program(
             [
@@ -32,6 +33,7 @@ def test_no_answer_breaks_the_contract(tmp_path_factory: pytest.TempPathFactory)
                 *("run", f"{server.url}/api/v0/openapi.json"),
                 # A run that DELETE cancelled can still be read, with its progress.
                 *("--checks", "all", "--exclude-checks", "use_after_free"),
+                *("--header", f"Authorization: Bearer {token}"),
                 *("--phases", PHASES, "--max-examples", str(EXAMPLES)),
                 *("--no-color", "--seed", "1"),
             ],
