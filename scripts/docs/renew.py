@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.docs import blocks, command_reference, event_reference, home_page, yaml_reference
+from scripts.docs import (
+    blocks,
+    command_reference,
+    event_reference,
+    home_page,
+    rest_reference,
+    yaml_reference,
+)
 
 ROOT = Path(__file__).parents[2]
 PAGES: dict[str, Callable[[], str]] = {
@@ -13,6 +20,7 @@ PAGES: dict[str, Callable[[], str]] = {
     yaml_reference.PAGE: yaml_reference.reference_page,
     command_reference.PAGE: command_reference.command_reference,
     event_reference.PAGE: event_reference.event_reference,
+    rest_reference.PAGE: rest_reference.rest_reference,
 }
 """Each generated page, and the function that returns its text."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from lorebind_knowledge.documents.listing import DocumentInfo
 from lorebind_knowledge.ingest.report import IngestReport
@@ -12,7 +12,11 @@ from lorebind_knowledge.ingest.report import IngestReport
 T = TypeVar("T")
 
 
-class PageOf(BaseModel, Generic[T]):
+class _Model(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class PageOf(_Model, Generic[T]):
     """Some items of a list; `next` and `previous` are cursors of the adjacent pages."""
 
     items: list[T]
@@ -20,7 +24,7 @@ class PageOf(BaseModel, Generic[T]):
     previous: str | None
 
 
-class KnowledgeBase(BaseModel):
+class KnowledgeBase(_Model):
     """A declared knowledge base, and the location of its declaration."""
 
     id: str
@@ -38,7 +42,7 @@ class KnowledgeBase(BaseModel):
     """The same settings, together with the default of every omitted one."""
 
 
-class IngestRun(BaseModel):
+class IngestRun(_Model):
     """A requested ingest."""
 
     run_id: str
@@ -57,7 +61,7 @@ class IngestRun(BaseModel):
     """A problem document."""
 
 
-class WorkflowRun(BaseModel):
+class WorkflowRun(_Model):
     """A run of a workflow in the background."""
 
     run_id: str
@@ -77,7 +81,7 @@ class WorkflowRun(BaseModel):
     """The problem document of a failed run."""
 
 
-class Chunk(BaseModel):
+class Chunk(_Model):
     """A chunk of a document."""
 
     id: str
@@ -85,7 +89,7 @@ class Chunk(BaseModel):
     metadata: dict[str, Any]
 
 
-class Line(BaseModel):
+class Line(_Model):
     """A line of a document."""
 
     line: int
@@ -93,7 +97,7 @@ class Line(BaseModel):
     text: str
 
 
-class FoundPassage(BaseModel):
+class FoundPassage(_Model):
     """A chunk with lines that match."""
 
     id: str
@@ -102,7 +106,7 @@ class FoundPassage(BaseModel):
     lines: list[Line]
 
 
-class FoundLines(BaseModel):
+class FoundLines(_Model):
     """The lines that match a pattern, ordered by document and line."""
 
     passages: list[FoundPassage]
@@ -110,7 +114,7 @@ class FoundLines(BaseModel):
     """Why there may be more; empty if this is everything."""
 
 
-class ReadableDocument(BaseModel):
+class ReadableDocument(_Model):
     """A document that searches find."""
 
     id: str
@@ -122,14 +126,14 @@ class ReadableDocument(BaseModel):
     """The number of its last line that the index has."""
 
 
-class Gap(BaseModel):
+class Gap(_Model):
     """Lines that no chunk holds."""
 
     first_line: int
     last_line: int
 
 
-class DocumentText(BaseModel):
+class DocumentText(_Model):
     """Lines of a document, read from the index."""
 
     document: ReadableDocument
@@ -142,7 +146,7 @@ class DocumentText(BaseModel):
     """The ids of the chunks that hold these lines."""
 
 
-class Match(BaseModel):
+class Match(_Model):
     """A passage, see `DocumentMatch`."""
 
     id: str
@@ -153,7 +157,7 @@ class Match(BaseModel):
     metadata: dict[str, Any]
 
 
-class Found(BaseModel):
+class Found(_Model):
     """The result of a search, see `QueryResult`."""
 
     matches: list[Match]
@@ -169,7 +173,7 @@ class Found(BaseModel):
     """Whether the passages are ordered by rank, because their scores cannot be compared."""
 
 
-class Citation(BaseModel):
+class Citation(_Model):
     """A passage that an answer cites."""
 
     marker: str
@@ -187,7 +191,7 @@ class Citation(BaseModel):
     """Other documents with the same passage."""
 
 
-class Answered(BaseModel):
+class Answered(_Model):
     """The answer of a chat model, see `Answer`."""
 
     text: str
@@ -204,7 +208,7 @@ class Answered(BaseModel):
     """The value that matches the schema of the agent; without a schema, the text."""
 
 
-class Addition(BaseModel):
+class Addition(_Model):
     """The result of adding one of several documents."""
 
     status: int
@@ -212,7 +216,7 @@ class Addition(BaseModel):
     error: dict[str, Any] | None = None
 
 
-class Additions(BaseModel):
+class Additions(_Model):
     """The results of adding several documents, in their order."""
 
     results: list[Addition]

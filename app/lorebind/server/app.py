@@ -40,22 +40,8 @@ if TYPE_CHECKING:
     from lorebind.server.server import Server
 
 
-def make_app(
-    server: Server,
-    hosts: Sequence[str] = (),
-    *,
-    open_without_tokens: bool = True,
-    seconds: float = REQUEST_SECONDS,
-) -> ASGIApp:
-    """Create the application that serves a project.
-
-    Args:
-        server: the project and its state.
-        hosts: host names in addition to the declared ones.
-        open_without_tokens: whether all callers have all rights while there is no token.
-        seconds: the time limit for an answer to begin.
-    """
-    declared = server.project.config.project.server
+def make_api(server: Server) -> FastAPI:
+    """Create the routes of a server, without the guard that checks callers."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -99,6 +85,26 @@ def make_app(
     app.include_router(chat_completions.router)
     app.include_router(overview.health)
     app.include_router(overview.router)
+    return app
+
+
+def make_app(
+    server: Server,
+    hosts: Sequence[str] = (),
+    *,
+    open_without_tokens: bool = True,
+    seconds: float = REQUEST_SECONDS,
+) -> ASGIApp:
+    """Create the application that serves a project.
+
+    Args:
+        server: the project and its state.
+        hosts: host names in addition to the declared ones.
+        open_without_tokens: whether all callers have all rights while there is no token.
+        seconds: the time limit for an answer to begin.
+    """
+    app = make_api(server)
+    declared = server.project.config.project.server
     app.router.routes.append(Route(PATH, server.mcp))
     public = metadata.metadata_routes(server.jwts) if server.jwts else []
     app.router.routes.extend(public)

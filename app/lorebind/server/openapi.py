@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind.server.middleware.guard import OPEN
 from lorebind.server.problems import MEDIA_TYPE, STATUS
-from lorebind.server.server import PREFIX
+from lorebind.server.server import PREFIX, TOKEN
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -31,7 +31,7 @@ _PROBLEM = {
     },
 }
 _SECURITY = {
-    "token": {
+    TOKEN: {
         "type": "http",
         "scheme": "bearer",
         "description": "A token of `lorebind token create`. A server without tokens serves only "
@@ -73,7 +73,8 @@ def describe(app: FastAPI) -> None:
         document["components"]["schemas"]["Problem"] = _PROBLEM
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
-                operation["security"] = [] if path in OPEN else [{"token": []}]
+                every = [] if path in OPEN else [{TOKEN: ["read"]}]
+                operation.setdefault("security", every)
                 content = operation["responses"].get("200", {}).get("content", {})
                 if method == "get" and path.startswith(PREFIX) and "application/json" in content:
                     operation.setdefault("parameters", []).append(_IF_NONE_MATCH)

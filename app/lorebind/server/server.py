@@ -10,7 +10,9 @@ from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Security
+from fastapi.openapi.models import HTTPBearer
+from fastapi.security.base import SecurityBase
 from pydantic import ValidationError
 
 from lorebind.knowledge_base import KnowledgeBase
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 PREFIX = "/api/v0"
 WORKFLOWS = f"{PREFIX}/workflows"
 """The path of the workflows."""
+TOKEN = "token"
+"""The name of the security scheme in the OpenAPI document."""
 DRAIN_SECONDS = 25.0
 """Seconds that requests and ingests may take when the server is told to stop."""
 _CLOSE_SECONDS = 5.0
@@ -214,13 +218,21 @@ async def _server(request: Request) -> Server:
     return server
 
 
-def _requires(rights: Rights) -> Any:
-    async def check(request: Request) -> Caller:
+class _Requires(SecurityBase):
+    """A dependency of routes: the caller, if the token has these rights."""
+
+    def __init__(self, rights: Rights) -> None:
+        self.model, self.scheme_name = HTTPBearer(), TOKEN
+        self._rights = rights
+
+    async def __call__(self, request: Request) -> Caller:
         caller: Caller = request.scope["state"]["caller"]
-        caller.require(rights)
+        caller.require(self._rights)
         return caller
 
-    return Depends(check)
+
+def _requires(rights: Rights) -> Any:
+    return Security(_Requires(rights), scopes=[rights])  # the scopes are those of the document
 
 
 async def _seen(server: Annotated[Server, Depends(_server)]) -> Project:
