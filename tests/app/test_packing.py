@@ -13,8 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.embeddings import Embeddings
 
-from lorebind import IngestRunningError, NotIngestedError, StoreError, UsageError
+from lorebind import (
+    EmbedderError,
+    IngestRunningError,
+    NotIngestedError,
+    Project,
+    StoreError,
+    UsageError,
+)
 from lorebind_knowledge.stores.sqlite import SqliteStore
 from tests.bindings.helpers import write
 
@@ -143,6 +151,73 @@ def test_another_embedder(here: Here) -> None:
     reference.ingest("docs")
     assert answers(target) == answers(reference)
     assert target.ingest("docs").documents["unchanged"] == 12
+
+
+@pytest.mark.parametrize(
+    "vector_db",
+    [
+        {"type": "memory"},
+        {"type": "qdrant", "config": {"path": "vectors"}},
+        {
+            "type": "langchain",
+            "class": "langchain_core.vectorstores:InMemoryVectorStore",
+        },
+    ],
+    ids=lambda vector_db: vector_db["type"],
+)
+def test_other_stores(here: Here, vector_db: dict[str, Any]) -> None:
+    """A pack goes into stores that give no vectors, or change them by rounding, and out again."""
+    project = here.project(sparse="off")
+    project.ingest("docs")
+    other = here.project("shop", vector_db, folder="other", sparse="off")
+    other.unpack(packed(project, here.root / "kb.lorebind"), "docs")
+    again = here.project("shop", folder="again", sparse="off")
+    again.unpack(packed(other, here.root / "again.lorebind"), "docs")
+
+    expected = sorted((row[0], row[1]) for row in answers(project))
+    for store in (other, again):
+        rows = sorted((row[0], row[1]) for row in answers(store))
+        assert [name for name, _ in rows] == [name for name, _ in expected]
+        assert [score for _, score in rows] == pytest.approx([x for _, x in expected], abs=1e-5)
+
+
+class Failing(Embeddings):
+    """An embedder that is down for documents."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        raise RuntimeError("down")
+
+    def embed_query(self, text: str) -> list[float]:
+        return [1.0, 0.0]
+
+
+def test_an_embedder_that_fails(here: Here) -> None:
+    """Its error is that of an ingest, and nothing is left."""
+    project = here.project(sparse="off")
+    project.ingest("docs")
+    pack = packed(project, here.root / "kb.lorebind")
+    declared = {"name": "other", "knowledge_bases": [{"id": "docs", "sparse": "off"}]}
+    with Project.build(declared, embedder=Failing(), root=here.root / "failing") as target:
+        kb = target.knowledge_base("docs")
+        with pytest.raises(EmbedderError, match="down"):
+            kb.unpack(pack)
+        assert (kb.stats().chunks, kb.documents()) == (0, [])
+
+
+def test_no_secret(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Templates stay as they are written, and addresses lose their passwords."""
+    monkeypatch.setenv("PACK_SECRET", "s3cr3t")
+    project = here.project(
+        description="{{ .env.PACK_SECRET }}, see https://ann:pa55@example.com/x#y and ann@b.com",
+    )
+    project.ingest("docs")
+    with zipfile.ZipFile(packed(project, here.root / "kb.lorebind")) as opened:
+        text = b"".join(opened.read(name) for name in opened.namelist())
+        manifest = json.loads(opened.read("manifest.json"))
+    assert b"s3cr3t" not in text
+    assert manifest["declaration"]["knowledge_bases"][0]["description"] == (
+        "{{ .env.PACK_SECRET }}, see https://example.com/x#y and ann@b.com"
+    )
 
 
 def test_added_documents(here: Here) -> None:

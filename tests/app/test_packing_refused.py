@@ -145,6 +145,13 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, bytes]], Any], str]] = {
     "chunks twice": (repeated("chunks.jsonl"), "other chunks"),
     "documents twice": (repeated("documents.jsonl"), "not sorted"),
     "huge counts": (in_line("documents.jsonl", chunks=2**31 - 1), "wrong state or count"),
+    "huge counts everywhere": (
+        lambda m: (
+            in_manifest(chunks=2**31 - 1)(m),
+            in_line("documents.jsonl", chunks=2**31 - 1)(m),
+        ),
+        "lacks a chunk",
+    ),
     "negative counts": (in_line("documents.jsonl", chunks=-1), "out of range"),
     "a count of text": (in_line("documents.jsonl", attempts="1"), "out of range"),
     "a document without chunks": (in_line("documents.jsonl", chunks=0), "lacks a chunk"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,7 +42,8 @@ class IndexCopy:
         self._seen: dict[tuple[str, str], int] = {}
         """How often the last document has had each text."""
         self._uri = ""
-        self._hashes: list[NDArray[np.int64]] = []
+        self._hashes = array("q")
+        """A hash of the document of each chunk."""
         self._chunks = 0
 
     def add_documents(self, rows: Sequence[DocumentEntry], languages: Mapping[str, str]) -> None:
@@ -80,7 +82,7 @@ class IndexCopy:
             for number, chunk in enumerate(chunks, first)
         ]
         hashes = b"".join(segments.document_hash(chunk.uri) for chunk in chunks)
-        self._hashes.append(np.frombuffer(hashes, "<i8"))
+        self._hashes.extend(np.frombuffer(hashes, "<i8").tolist())
         self._chunks += len(chunks)
         with index.changing(self._lease, entry) as sql:
             Copies(sql, entry.index_uid).add_chunks(new)
@@ -107,7 +109,7 @@ class IndexCopy:
 
     def add_passages(self, kind: int, passages: CopiedPassages) -> int:
         """Write the passages of a segment, and return it for `add_postings`."""
-        hashes = np.concatenate(self._hashes)[passages.numbers - 1]
+        hashes: NDArray[np.int64] = np.frombuffer(self._hashes, np.int64)[passages.numbers - 1]
         none = np.zeros(0, np.int64)
         segment = segments.Segment(passages.numbers, passages.lengths, hashes, none, [])
         with self._index.changing(self._lease, self.entry) as sql:

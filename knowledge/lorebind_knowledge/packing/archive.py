@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import secrets
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -54,7 +55,7 @@ def new_file(path: Path | str) -> Iterator[BinaryIO]:
         UsageError: the file cannot be written.
     """
     file = Path(path)
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    part = file.with_name(f"{file.name}.{secrets.token_hex(4)}.part")
     try:
         with part.open("w+b") as out:
             yield out

@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -129,9 +130,9 @@ class PackContent:
         with reader.member(VECTORS) as stream:
             for documents in self._documents():
                 yield documents
-                owners = [doc.entry.uri for doc in documents for _ in range(doc.chunks)]
-                for start in range(0, len(owners), _CHUNKS_AT_ONCE):
-                    some = owners[start : start + _CHUNKS_AT_ONCE]
+                # Not a list: a hostile count of chunks must not fill the memory.
+                uris = chain.from_iterable(repeat(doc.entry.uri, doc.chunks) for doc in documents)
+                while some := list(islice(uris, _CHUNKS_AT_ONCE)):
                     chunks = [self._chunk(next(lines, {}), uri) for uri in some]
                     total += len(chunks)
                     yield PackedChunks(chunks, self._vectors(stream.read, len(chunks), dimension))

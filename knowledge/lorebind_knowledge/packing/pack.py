@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
+from array import array
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 
 FORMAT, VERSION = "lorebind-pack", 1
+
+_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s@]*@")
+"""The user and the password of an address."""
 
 _DOCUMENTS_AT_ONCE = 500
 _VECTORS_AT_ONCE = 1_000
@@ -105,7 +110,7 @@ class _Packing:
 
     def __init__(self, kb: IndexedKnowledgeBase, entry: IndexEntry, writer: PackWriter) -> None:
         self._kb, self._entry, self._writer = kb, entry, writer
-        self.numbers: list[int] = []
+        self.numbers = array("q")
         """The numbers of the vectors of all chunks, in their order."""
         self.documents = self.added = self.bytes = 0
 
@@ -132,7 +137,7 @@ class _Packing:
             "chunks": len(self.numbers),
             "added": self.added,
             "index": about | {"words": terms.VERSION},
-            "declaration": declaration,
+            "declaration": _public(declaration),
         }
 
     def _write_documents(self) -> Iterator[None]:
@@ -173,7 +178,7 @@ class _Packing:
                     if not chunks:
                         break
                     member.lines(_line(chunk) for _, chunk in chunks)
-                    self.numbers += [chunk.number for _, chunk in chunks]
+                    self.numbers.extend(chunk.number for _, chunk in chunks)
                     row, last = chunks[-1]
                     after = last.uri, row
                     yield
@@ -184,7 +189,7 @@ class _Packing:
         index, space = self._kb.index, self._entry.space
         with self._writer.member(VECTORS) as member:
             for start in range(0, len(self.numbers), _VECTORS_AT_ONCE):
-                some = self.numbers[start : start + _VECTORS_AT_ONCE]
+                some = self.numbers[start : start + _VECTORS_AT_ONCE].tolist()
                 vectors = index.stored_vectors(self._entry, some)
                 if lost := len(some) - len(vectors):
                     raise StoreError(
@@ -203,7 +208,7 @@ class _Packing:
         from lorebind_knowledge.catalog.postings_copies import copied
 
         kind = postings.WORDS if name == WORDS else postings.TERMS
-        numbers: NDArray[np.int64] = np.array(self.numbers, np.int64)
+        numbers: NDArray[np.int64] = np.frombuffer(self.numbers, np.int64)
         with self._writer.member(name) as member:
             for part in copied(self._kb.catalog, self._entry.index_uid, kind, numbers):
                 member.lines([_json({key: _plain(value) for key, value in part._asdict().items()})])
@@ -220,6 +225,15 @@ class _Packing:
                     member.lines([_json(about)])
                     self.added += 1
                     yield
+
+
+def _public(declared: Any) -> Any:
+    """Return a declaration without the passwords of its addresses; other secrets are templates."""
+    if isinstance(declared, Mapping):
+        return {key: _public(value) for key, value in declared.items()}
+    if isinstance(declared, list):
+        return [_public(item) for item in declared]
+    return _USER.sub(r"\1", declared) if isinstance(declared, str) else declared
 
 
 def _line(chunk: CopiedChunk) -> str:

@@ -187,8 +187,11 @@ class _Run:
         size = self._kb.embedder.batch_size
         texts = [f"{chunk.context}\n{chunk.text}" for chunk in chunks]
         batches = [texts[start : start + size] for start in range(0, len(texts), size)]
-        async with asyncio.TaskGroup() as tasks:
-            done = [tasks.create_task(self._embed(batch)) for batch in batches]
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                done = [tasks.create_task(self._embed(batch)) for batch in batches]
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from group.exceptions[0].__cause__
         return unit_vectors(np.concatenate([task.result() for task in done]))
 
     async def _embed(self, texts: Sequence[str]) -> Matrix:

@@ -193,6 +193,8 @@ STEPS: list[str | list[str] | dict[str, str]] = [
     "knowledge unpack {here}/kb.lorebind",
     "knowledge unpack {here}/kb.lorebind -o json",
     "knowledge unpack {here}/kb.lorebind docs",
+    "knowledge unpack {here}/kb.lorebind copied",
+    "query copied -q rules",
     "knowledge unpack {here}/more.md",
     "query docs -q rules",
     "knowledge rollback docs -o json",
