@@ -24,6 +24,7 @@ RUNS = {
     "loading": "--rounds 1 --pages 25",
     "loop_stall": "--rounds 1 --askers 2 --files 5",
     "memory": "0.02 0.04 --file-size 1000",
+    "packing": "--passages 40 --small 20 --dsn {dsn}",
     "pgvector": "--rounds 1 --rows 20 --batches 10 --vectors 100 --queries 2 --dsn {dsn}",
     "prompts": "--rounds 1 --texts 4 --pages 1",
     "readers": "--seconds 1 --readers 1",

@@ -257,6 +257,10 @@ class Index:
             self.catalog.ledger.drop_index(sql, index.key)
         self._memory.forget(index.index_uid)
 
+    def release(self, index: IndexEntry) -> None:
+        """Free what is in memory for searches of an index that is no longer active."""
+        self._memory.forget(index.index_uid)
+
     @contextmanager
     def changing(self, lease: Lease, index: IndexEntry) -> Iterator[Sql]:
         """Open a transaction that changes an index. Other threads of the writer wait for its end.

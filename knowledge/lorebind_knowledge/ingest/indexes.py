@@ -126,7 +126,10 @@ async def publish_copy(
             kb.catalog.ledger.activate_within(sql, index.key, kb.keep)
             return kb.catalog.added.count_waiting_within(sql, kb.namespace, index.key)
 
+    before = await call(kb.catalog.ledger.index, kb.namespace, "active")
     waiting = await call(publish)
+    if before is not None:
+        kb.index.release(before)
     successor = await call(kb.catalog.ledger.index, kb.namespace, "building")
     if successor is not None:
         await _give_up(kb, lease, successor)
@@ -240,6 +243,7 @@ async def _switch(
         )
     else:
         await call(kb.catalog.ledger.activate_index, lease, new.key, kb.keep)
+        kb.index.release(old)
 
 
 def _lost(

@@ -68,6 +68,7 @@ async def rollback(kb: IndexedKnowledgeBase, index: int | None = None) -> Rollba
             )
         run_id = await call(ledger.start_run, lease, STRATEGY)
         await call(ledger.activate_index, lease, target.key, max(kb.keep, len(earlier)))
+        kb.index.release(active)
         documents, chunks = await call(_counts, kb, target)
         report = IngestReport(kb.id, STRATEGY, run_id)
         report.documents["unchanged"] = documents

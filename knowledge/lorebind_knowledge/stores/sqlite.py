@@ -235,9 +235,16 @@ class SqliteStore(VectorStore):
         with latest.lock:
             loaded_version, matrix = latest.loaded
             if loaded_version != version:
+                self._forget_others(space)
                 matrix = _loaded(db, space, matrix)
                 latest.loaded = version, matrix
             return matrix
+
+    def _forget_others(self, space: Partition) -> None:
+        """Free the vectors of other indexes of a knowledge base: searches use one at a time."""
+        for other in list(self._latest):
+            if other.index.namespace == space.index.namespace and other != space:
+                self._latest.pop(other, None)
 
     def _check_open(self) -> None:
         if self._closed:
