@@ -7,7 +7,9 @@ does: https://www.sqlite.org/fts5.html#the_bm25_function
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import starmap
 from math import log
+from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 K1, B = 1.2, 0.75
 _NONE = np.zeros(0, np.int64)
+_STEP = 8
+"""Every passage at this step that has a frequent word is inspected before the others."""
 _LEAST = 1e-6
 """Minimum weight of a word, so that a word in most passages still counts."""
 
@@ -143,13 +147,15 @@ class _Passages(Passages):
 
     def passages_of(self, documents: NDArray[np.int32]) -> _PassagesOf:
         """Return the live passages of some documents."""
-        places = np.full(len(self.numbered), -1, np.int32)
-        places[documents] = np.arange(len(documents))  # one place for equal documents
-        of_passages = places[self.owners]
+        chosen = np.zeros(len(self.numbered), bool)
+        chosen[documents] = True
+        of_them = chosen[self.owners]
         if self.live is not None:
-            of_passages[~self.live] = -1
-        positions = np.flatnonzero(of_passages >= 0).astype(np.int32)
-        return _PassagesOf(positions, of_passages[positions], places[documents])
+            of_them &= self.live
+        positions = np.flatnonzero(of_them).astype(np.int32)
+        places = np.empty(len(chosen), np.int32)
+        places[documents] = np.arange(len(documents))  # one place for equal documents
+        return _PassagesOf(positions, places[self.owners[positions]], places[documents])
 
 
 class _Word(Term[_Passages]):
@@ -159,14 +165,14 @@ class _Word(Term[_Passages]):
         self, passages: _Passages, positions: NDArray[np.int32], times: NDArray[np.uint8]
     ) -> None:
         super().__init__(passages, positions, times)
-        self._idf = idf(passages.count, len(positions))
-        self.most = self._idf * tf_saturation(int(times.max()), passages.least_norm)
+        self.idf = idf(passages.count, len(positions))
+        self.most = self.idf * tf_saturation(int(times.max()), passages.least_norm)
 
     def scores_at(self, places: NDArray[np.intp] | slice) -> NDArray[np.float64]:
         """Return the BM25 of some of the passages for one occurrence in the question."""
         lengths = self.passages.lengths[self.positions[places]]
         norms = length_norm(lengths, self.passages.average)
-        scores: NDArray[np.float64] = self._idf * tf_saturation(self.weights[places], norms)
+        scores: NDArray[np.float64] = self.idf * tf_saturation(self.weights[places], norms)
         return scores
 
     @cached_property
@@ -177,17 +183,20 @@ class _Word(Term[_Passages]):
         return documents, counts[documents]
 
     @cached_property
-    def documents(self) -> int:
-        """Number of documents that contain the word."""
-        if len(self.positions) > MANY:  # without counts, which take longer
-            contain = np.zeros(len(self.passages.numbered), bool)
-            contain[self.passages.owners[self.positions]] = True
+    def document_idf(self) -> float:
+        """The weight of the word by the number of documents that contain it."""
+        index = self.passages
+        contain = np.zeros(len(index.numbered), bool)
+        count = 0
+        # A word that half of all documents contain weighs least, which some of its passages show.
+        for step in (_STEP, 1) if len(self.positions) > index.documents else (1,):
+            contain[index.owners[self.positions[::step]]] = True
             count = int(np.count_nonzero(contain))
-        else:
-            count = len(self.in_documents[0])
-        if count > self.passages.documents:
+            if 2 * count >= index.documents:
+                break
+        if count > index.documents:
             raise damaged("more documents have a word than an index counts")
-        return count
+        return idf(index.documents, count)
 
 
 class Words:
@@ -234,31 +243,35 @@ class QueryWords(Matches[_Passages, _Word]):
             return np.zeros(len(numbers))
         index = self._index
         documents = index.owners[index.positions_of(numbers)]
-        norms = index.document_norms[documents]
-        scores = np.zeros(len(documents))
-        some: _PassagesOf | None = None
-        for weight, word in self._held:
-            if len(word.positions) > MANY:
-                some = some or index.passages_of(documents)
-                there, places = word.find(some.positions)
-                counts = np.bincount(some.owners[there], word.weights[places], len(documents))
-                times = counts[some.documents]
-            else:
+        scores: NDArray[np.float64] = np.zeros(len(documents))
+        if index.count <= MANY:
+            norms = index.document_norms[documents]
+            for weight, word in self._held:
                 times = values_of(*word.in_documents, documents)
-            rarity = idf(index.documents, word.documents)
-            scores += weight * rarity * tf_saturation(times, norms)
+                scores += weight * word.document_idf * tf_saturation(times, norms)
+            return scores
+        some = index.passages_of(documents)
+
+        def sums(places: Any, figures: NDArray[Any]) -> Any:
+            return np.bincount(some.owners[places], figures, len(documents))[some.documents]
+
+        lengths = sums(slice(None), index.lengths[some.positions])
+        norms = length_norm(lengths, index.document_average)
+        for weight, word in self._held:
+            there, places = word.find(some.positions)
+            times = sums(there, word.weights[places])
+            scores += weight * word.document_idf * tf_saturation(times, norms)
         return scores
 
     def full_passage(self) -> float:
         """Return the BM25 of a passage of average length with just the words of the question."""
-        having = [(weight, len(word.positions)) for weight, word in self._held]
-        return self._full(self._index.count, having)
+        weights = ((weight, word.idf) for weight, word in self._held)
+        return self._full(self._index.count, weights)
 
     def full_document(self) -> float:
         """Return the BM25 of a document of average length with just the words of the question."""
-        having = [(weight, word.documents) for weight, word in self._held]
-        return self._full(self._index.documents, having)
+        weights = ((weight, word.document_idf) for weight, word in self._held)
+        return self._full(self._index.documents, weights)
 
-    def _full(self, count: int, having: Iterable[tuple[float, int]]) -> float:
-        each = (weight * idf(count, those) for weight, those in having)
-        return sum(each, self._missing * idf(count, 0))
+    def _full(self, count: int, weights: Iterable[tuple[float, float]]) -> float:
+        return sum(starmap(mul, weights), self._missing * idf(count, 0))
