@@ -105,7 +105,9 @@ def test_postings_are_looked_up_by_their_terms(index: Index) -> None:
     index.finish_load(entry)
     with index.catalog.reading() as sql:
         segments = read_segments(sql, segments_of(sql, entry.index_uid, WORDS))
+        sql.run("set local enable_hashjoin = off")  # which is as fast in so small a table
+        sql.run("set local enable_mergejoin = off")
         explained = Explained(sql.driver)
         assert list(read_postings(explained, segments, ["number3"])) == []
-    assert "catalog_postings_pkey" in explained.plan
-    assert "Seq Scan" not in explained.plan
+    condition = r"catalog_postings_pkey .*\n +Index Cond: \(\(segment = .* AND \(\(first_term\)"
+    assert re.search(condition, explained.plan), explained.plan

@@ -9,6 +9,7 @@ for each term takes ten times as long to write. All arrays are little-endian.
 from __future__ import annotations
 
 import hashlib
+import json
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,6 +33,16 @@ _TERMS_PER_ROW, _POSTINGS_PER_ROW = 512, 2048
 _LONGEST_TERM = 64
 """Longer terms are stored as hashes, because PostgreSQL limits the size of keys."""
 _NONE = np.zeros(0, np.int64)
+# Rows by pairs of segment and first term, as JSON. Both lists alone would also name large rows of
+# frequent terms, which are first in rows of small segments.
+_ROWS_IN_POSTGRES = (
+    "json_array_elements(:rows::json) as wanted (row) join catalog_postings"
+    " on segment = (row ->> 0)::bigint and first_term = row ->> 1"
+)
+_ROWS_IN_SQLITE = (
+    "json_each(:rows) as wanted cross join catalog_postings"
+    " on segment = json_extract(value, '$[0]') and first_term = json_extract(value, '$[1]')"
+)
 
 
 class Segment(NamedTuple):
@@ -151,21 +162,18 @@ def read_postings(
     if not wanted:
         return
     for segment, first, *arrays in sql.run_binary(
-        "select segment, first_term, terms, counts, positions, weights from catalog_postings"
-        " where segment in (:*segments) and first_term in (:*firsts)",
-        segments=list({segment for segment, _ in wanted}),
-        firsts=list({first for _, first in wanted}),
+        "select segment, first_term, terms, counts, positions, weights"
+        f" from {_ROWS_IN_POSTGRES if sql.is_postgres else _ROWS_IN_SQLITE}",
+        rows=json.dumps(list(wanted)),
     ):
-        if keys := wanted.get((segment, first)):
-            block = read_block(*arrays)
-            ends = block.counts.cumsum()
-            for key in keys:
-                place = bisect_right(block.terms, key) - 1
-                if block.terms[place] == key:
-                    end = int(ends[place])
-                    part = slice(end - int(block.counts[place]), end)
-                    postings = Postings(block.positions[part], block.weights[part])
-                    yield segment, by_key[key], postings
+        block = read_block(*arrays)
+        for key in wanted[segment, first]:
+            place = bisect_right(block.terms, key) - 1
+            if block.terms[place] == key:
+                start = int(block.counts[:place].sum())
+                part = slice(start, start + int(block.counts[place]))
+                postings = Postings(block.positions[part], block.weights[part])
+                yield segment, by_key[key], postings
 
 
 def read_terms(
