@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
     from lorebind_knowledge.evaluation.tuning import Tuning
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
-    from lorebind_knowledge.records import MatchingTerms, QueryResult
+    from lorebind_knowledge.records import MatchingTerms, QueryResult, SearchPath
     from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
     from lorebind_knowledge.service import KnowledgeService
 
@@ -210,6 +210,31 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
         result = await self.handle.query(question, binding.settings)
         return result, binding, await self.handle.matching_terms(question, result)
 
+    async def awhy(
+        self, question: str, document: str, **settings: Unpack[RetrievalSettings]
+    ) -> SearchPath:
+        """Search, and return how far a document comes: its rank and score at each stage.
+
+        Args:
+            question: any text that is not blank.
+            document: the id or the uri of a document.
+            settings: fields of `retrieval` to override, such as `top_k`.
+
+        Raises:
+            NotFoundError: there is no such document.
+            UsageError: others fill the knowledge base, so the stages of its search are unknown.
+            LorebindError: as for `query`.
+        """
+        from lorebind_knowledge.records import SearchPath
+        from lorebind_knowledge.retrieval.why import path_of
+
+        chosen = override_settings(self.handle.retrieval, **settings)
+        info = await self.adocument(document)
+        if info.state == "failed" and not info.chunks:
+            explanation = f"The ingest of {info.uri} failed: {info.reason}"
+            return SearchPath(info.uri, [], "ingest", explanation)
+        return await path_of(self.handle.kb, question, info.uri, chosen)
+
     async def aruns(
         self, *, limit: int | None = None, before: str | None = None
     ) -> Sequence[RunInfo]:
@@ -354,6 +379,7 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
     reindex = sync(areindex)
     query = sync(aquery)  # type: ignore[arg-type]  # mypy expects the inherited `self`
     query_explained = sync(aquery_explained)
+    why = sync(awhy)
     runs = sync(aruns)
     run = sync(arun)
     add_documents = sync(aadd_documents)

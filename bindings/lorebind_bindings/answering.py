@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.injecting import inject, inject_given
 from lorebind_bindings.models import naming_failures
+from lorebind_bindings.previewing import preview
 from lorebind_bindings.prompt_template import literal
 from lorebind_bindings.structured_output import StructuredOutput, texts_in
 from lorebind_bindings.tool_loop import ToolLoop
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from lorebind_bindings.injecting import Injection
     from lorebind_bindings.mcp_servers import McpServer
+    from lorebind_bindings.previewing import PromptPreview
     from lorebind_bindings.prompt_template import Block, Prompt
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.retrieving import BoundResult, Verdict
@@ -240,6 +242,18 @@ class AnswerStream:
         return self.results
 
     search = sync(asearch)
+
+    async def apreview(self) -> PromptPreview:
+        """Search now, and return the prompt; the model is called only if the stream is read.
+
+        Raises:
+            LorebindError: retrieval failed, see `retrieve`.
+        """
+        prepared = await self._ready()
+        with lane("wait"):
+            return await call(preview, prepared)
+
+    preview = sync(apreview)
 
     async def __aiter__(self) -> AsyncGenerator[str, None]:
         self._begin()

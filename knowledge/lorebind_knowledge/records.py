@@ -207,6 +207,35 @@ MatchingTerms: TypeAlias = dict[str, dict[str, MatchingTerm]]
 """By the id of a passage and the name of a term; the most important term comes first."""
 
 
+@dataclass(frozen=True, slots=True)
+class SearchStage:
+    """The best passage of a document at a stage of a search."""
+
+    stage: str
+    """`filters`, a raw score such as `dense`, `candidates`, `rerank`, `mmr`, `min_score` or
+    `top_k`."""
+    rank: int | None
+    """Its place among the passages of this stage, from 1; None if it is not among them."""
+    score: float | None
+    of: int
+    """The number of passages of this stage."""
+    passes: bool
+    """Whether the document stays in the search."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPath:
+    """How far a document comes in a search."""
+
+    uri: str
+    stages: Sequence[SearchStage]
+    lost_at: str | None
+    """The stage that removes it, or `ingest`; None if the search finds it."""
+    explanation: str
+    """The same in a sentence."""
+
+
 @dataclass
 class KnowledgeBaseState:
     """The documents and ingests of a knowledge base."""

@@ -9,7 +9,7 @@ import typer
 from lorebind.cli.bindings import print_binding
 from lorebind.cli.inputs import filter_values
 from lorebind.cli.options import FiltersOption, Output, OutputOption, ProjectOption
-from lorebind.cli.printing import print_data, print_matches
+from lorebind.cli.printing import print_data, print_matches, print_table
 from lorebind.cli.target import open_target
 from lorebind.cli.terminal import print_line
 from lorebind_config.errors import UsageError
@@ -17,7 +17,7 @@ from lorebind_config.errors import UsageError
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
     from lorebind_bindings import ResolvedBinding
-    from lorebind_knowledge.records import MatchingTerms
+    from lorebind_knowledge.records import MatchingTerms, SearchPath
 
 
 def query(
@@ -47,6 +47,14 @@ def query(
         bool,
         typer.Option("--explain", help="Show all scores, matching terms and settings in effect."),
     ] = False,
+    why: Annotated[
+        str | None,
+        typer.Option(
+            "--why",
+            metavar="DOCUMENT",
+            help="Show instead how far this document comes, and the stage that loses it.",
+        ),
+    ] = None,
     workflow: Annotated[
         str | None,
         typer.Option(
@@ -82,6 +90,13 @@ def query(
     with open_target(project) as loaded:
         if not kb_ids and (not words or _is_id(loaded, question)):
             raise UsageError(f'write one question: lorebind query {question or "ID"} "…"')
+        if why is not None:
+            if len(kb_ids) != 1 or task or agent:
+                raise UsageError("--why looks into one knowledge base; write its id only")
+            kb = loaded.knowledge_base(kb_ids[0], workflow=workflow)
+            chosen = {name: value for name, value in settings.items() if value is not None}
+            _print_path(kb.why(question, why, **chosen), output)
+            return
         place = loaded.at(*kb_ids, workflow=workflow, task=task, agent=agent)
         if explain:
             result, bindings, terms = place.explain_query(question, **settings)
@@ -108,6 +123,25 @@ def query(
             print_binding(binding)
     if not result.matches:
         raise typer.Exit(1)
+
+
+def _print_path(path: SearchPath, output: Output) -> None:
+    """Print the rank and score of a document at each stage of a search."""
+    if output is not Output.table:
+        print_data(path, output)
+        return
+    rows = (
+        (
+            stage.stage,
+            f"{stage.rank} of {stage.of}" if stage.rank else "",
+            "" if stage.score is None else f"{stage.score:.3f}",
+            "" if stage.passes else "lost",
+            stage.note,
+        )
+        for stage in path.stages
+    )
+    print_table(("stage", "rank", "score", "", "note"), rows)
+    print_line(path.explanation)
 
 
 def _is_id(project: AnyProject, word: str) -> bool:

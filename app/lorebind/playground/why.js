@@ -41,6 +41,6 @@ function stages(why) {
       el("th", { scope: "row" }, stage.stage, stage.stage === why.lost_at && [" ", el("span", { class: "tag bad" }, words.why.lost)]),
       el("td", { class: "number" }, stage.rank ? words.why.of(stage.rank, stage.of) : "–"),
       el("td", { class: "number" }, decimals(stage.score, 3)),
-      el("td", {}, stage.note || (stage.kept ? words.why.yes : words.why.no)))))));
+      el("td", {}, stage.note || (stage.passes ? words.why.yes : words.why.no)))))));
 }
 

@@ -36,7 +36,7 @@ export const words = {
     stop: "Stop", stopped: "You stopped the answer.", newTalk: "Begin a new conversation", fresh: "The next question begins a new conversation.",
     opens: (marker, label) => `Open passage ${marker}, ${label}`, unknown: "This marker belongs to no passage.",
     noCitations: "no citations", dropped: (number) => `${number} passages did not fit the token budget`, unknowns: (markers) => `unknown markers: ${markers}`,
-    usage: (usage) => `${usage.input_tokens ?? "?"} tokens in, ${usage.output_tokens ?? "?"} out`,
+    usage: (usage) => `${usage.prompt_tokens} tokens in, ${usage.completion_tokens} out`,
   },
   prompt: {
     show: "The prompt as the model gets it",

@@ -32,7 +32,7 @@ from lorebind_knowledge.events import Event, Events, Extension
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 from lorebind_knowledge.ingest.rollback import RollbackReport
 from lorebind_knowledge.packing.report import PackReport, UnpackReport
-from lorebind_knowledge.records import MatchingTerms, QueryResult
+from lorebind_knowledge.records import MatchingTerms, QueryResult, SearchPath
 
 if TYPE_CHECKING:
     from lorebind_bindings import ResolvedBinding
@@ -94,6 +94,11 @@ class RemoteKnowledgeBase:
         answer = self._query(question, settings, explain=True)
         terms = read(MatchingTerms, answer.get("terms"))
         return read(QueryResult, answer), read(ResolvedBinding, answer.get("binding")), terms
+
+    def why(self, question: str, document: str, **settings: Any) -> SearchPath:
+        body = self._body(document=document)
+        path = f"{self._path}/why"
+        return read(SearchPath, search(self._server, path, question, settings, body))
 
     def _query(self, question: str, settings: Mapping[str, Any], **more: Any) -> Any:
         body = self._body(**more)

@@ -208,6 +208,22 @@ class Answered(_Model):
     """The value that matches the schema of the agent; without a schema, the text."""
 
 
+class Prompt(_Model):
+    """The prompt of an answer, see `PromptPreview`; the model was not called."""
+
+    messages: list[dict[str, str]]
+    """Each with `role` and `content`."""
+    tokens: int
+    tokenizer: str
+    exact: bool
+    """Whether the tokenizer is that of the model."""
+    dropped: list[dict[str, Any]]
+    """The passages that were found and are not in the prompt, each with its `reason`."""
+    verdict: str
+    results: dict[str, Found]
+    """The result of each search, by knowledge base."""
+
+
 class Addition(_Model):
     """The result of adding one of several documents."""
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.embedders.sparse.base import embed_query
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import MatchingTerm
-from lorebind_knowledge.text.splitting import words_of
-from lorebind_knowledge.text.terms import without_accents
+from lorebind_knowledge.text.languages import detect_language
+from lorebind_knowledge.text.splitting import word_spans, words_of
+from lorebind_knowledge.text.terms import content_words, terms_of, without_accents
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -61,6 +62,17 @@ async def matching_terms(
         for name in ids
         if shares.get(name)
     }
+
+
+def highlights(question: str, text: str) -> list[tuple[int, int]]:
+    """Return where a text has words of the question, in any of their forms, as offsets."""
+    language = detect_language(question)
+    stems = set(terms_of(content_words(question, [language]), language))
+    return [
+        (start, end)
+        for start, end in word_spans(text)
+        if stems.intersection(terms_of(words_of(text[start:end]), language))
+    ]
 
 
 def _in_question(question: str, names: Iterable[str]) -> set[str]:

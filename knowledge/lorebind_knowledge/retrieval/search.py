@@ -93,11 +93,11 @@ async def search(
             "scores; search them one by one",
             at=("knowledge_bases",),
         )
-    return await run_search(_IndexSearch(kbs, question), settings)
+    return await run_search(IndexSearch(kbs, question), settings)
 
 
 @dataclass
-class _IndexSearch(Search):
+class IndexSearch(Search):
     """A question to indexes, embedded only once."""
 
     kbs: Sequence[IndexedKnowledgeBase]
@@ -124,7 +124,7 @@ class _IndexSearch(Search):
         if settings.neighbours:
 
             def extend(views: Mapping[Namespace, View]) -> list[DocumentMatch]:
-                return with_neighbours(self._query(settings, views), matches, settings.top_k)
+                return with_neighbours(self.query(settings, views), matches, settings.top_k)
 
             return await call(read_indexes, self.indexes, extend), best
         return matches[: settings.top_k], best
@@ -185,7 +185,7 @@ class _IndexSearch(Search):
         self, settings: RetrievalDeclaration, views: Mapping[Namespace, View]
     ) -> tuple[list[DocumentMatch], float]:
         """Return at most `top_k` passages, and the highest relevance of a candidate."""
-        query = self._query(settings, views)
+        query = self.query(settings, views)
         limit = top_k = settings.top_k
         if settings.max_per_document is not None:
             limit = max(limit, LOOKED_THROUGH)
@@ -215,10 +215,10 @@ class _IndexSearch(Search):
         self, settings: RetrievalDeclaration, limit: int, views: Mapping[Namespace, View]
     ) -> list[DocumentMatch]:
         """Return the first passages in the ranking of the strategy itself."""
-        query = self._query(settings, views)
+        query = self.query(settings, views)
         return query.passages(_ranked(query, limit)[0][:limit])
 
-    def _query(self, settings: RetrievalDeclaration, views: Mapping[Namespace, View]) -> Query:
+    def query(self, settings: RetrievalDeclaration, views: Mapping[Namespace, View]) -> Query:
         """Return a query of the indexes that exist, and note what the caller should know of them.
 
         Raises:
@@ -329,7 +329,7 @@ async def rank(
 
     For evaluation: thresholds and `top_k` are not applied, and duplicates are not removed.
     """
-    search = _IndexSearch((kb,), question)
+    search = IndexSearch((kb,), question)
     search.check(settings)
     settings = settings.model_copy(update={"min_score_on": None})
     await search.embed(settings)

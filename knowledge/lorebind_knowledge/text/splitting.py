@@ -26,6 +26,12 @@ def words_of(text: str) -> list[str]:
     return words
 
 
+def word_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each word of a text."""
+    for match in _word().finditer(text):
+        yield match.span()
+
+
 @cache
 def _word() -> Any:
     import regex  # unlike `re`, it treats the vowel signs of Hindi, Thai and others as marks

@@ -47,7 +47,7 @@ def watched(browser: Any, url: str, *, refused: int = 0, **options: Any) -> Iter
     """
     context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
     page = context.new_page()
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(90_000)
     wrong: list[str] = []
 
     def note(text: str) -> None:

@@ -87,6 +87,25 @@ def test_ingest_ask_and_open_a_citation(shop: Process, browser: Any) -> None:
         page.locator(".line.lit", has_text="You can return goods within 30 days.").wait_for()
 
 
+def test_why_a_document_is_missing_and_what_the_model_gets(shop: Process, browser: Any) -> None:
+    with watched(browser, shop.url) as page:
+        page.get_by_role("link", name="handbook", exact=True).click()
+        page.get_by_role("textbox", name="Question").fill(QUESTION)
+        page.get_by_text("Settings of the search").click()
+        page.get_by_label("Passages at most").first.fill("1")
+        page.keyboard.press("Enter")
+        marks = page.locator(".passage mark")
+        marks.first.wait_for()
+        assert marks.all_inner_texts() == ["return", "goods"]
+        page.get_by_text("The prompt as the model gets it").click()
+        page.get_by_text("You can return goods within 30 days.").nth(1).wait_for()
+        page.get_by_text("Why not?").click()
+        page.get_by_label("Document that you expected").fill("inline:shipping")
+        page.get_by_role("button", name="Look").click()
+        page.get_by_text("The search loses inline:shipping at top_k").wait_for()
+        assert "lost here" in page.get_by_role("row").filter(has_text="top_k").inner_text()
+
+
 def test_two_settings_are_compared_and_a_link_shows_them_again(shop: Process, browser: Any) -> None:
     with watched(browser, shop.url) as page:
         page.get_by_role("link", name="handbook", exact=True).click()

@@ -228,3 +228,13 @@ def test_many_streams_at_once(tmp_path: Path) -> None:
         all_events = list(pool.map(lambda _: streamed(api, QUESTION), range(64)))
     for events in all_events:
         assert "".join(data["text"] for name, data in events if name == "text") == words
+
+
+def test_a_dry_run_shows_the_prompt_and_calls_no_model(api: httpx.Client) -> None:
+    body = {**QUESTION, "dry_run": True, "max_tokens": 1, "history": []}
+    prompt = api.post("/answers", json=body).json()
+    assert prompt["messages"][-1]["role"] == "human"
+    assert QUESTION["question"] in prompt["messages"][-1]["content"]
+    assert prompt["tokens"] > 5
+    assert {drop["reason"] for drop in prompt["dropped"]} == {"does not fit into 1 tokens"}
+    assert {drop["uri"] for drop in prompt["dropped"]} == {"inline:returns", "inline:shipping"}

@@ -243,3 +243,20 @@ async def test_a_part_whose_variable_is_not_set(tmp_path: Path) -> None:
         assert "embedder 'far': variable LOREBIND_TEST_NO is not set" in answer.json()["detail"]
         answer = await api.get("/knowledge-bases/handbook/documents")
         assert answer.status_code == 200
+
+
+def test_why_a_document_is_not_found(api: httpx.Client) -> None:
+    """Its place at each stage, and the marked words of what is found instead."""
+    question = "When can I return goods?"
+    body = {"query": question, "document": "inline:shipping", "top_k": 1}
+    path = api.post("/knowledge-bases/handbook/why", json=body).json()
+    assert (path["lost_at"], path["stages"][-1]["of"]) == ("top_k", 1)
+    assert path["explanation"].startswith("The search loses inline:shipping at top_k")
+    body["document"] = "nothing"
+    assert problem(api.post("/knowledge-bases/handbook/why", json=body)) == (404, "not_found")
+    result = api.post(
+        "/knowledge-bases/handbook/query", json={"query": question, "explain": True}
+    ).json()
+    match = result["matches"][0]
+    marked = [match["text"][start:end] for start, end in result["highlights"][match["id"]]]
+    assert marked == ["return", "goods"]

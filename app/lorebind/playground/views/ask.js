@@ -123,10 +123,11 @@ export const clean = (body) => Object.fromEntries(Object.entries(body).filter(([
 
 function verdict(result) {
   const state = { hit: "good", weak: "fair", miss: "bad" }[result.verdict];
-  const level = result.level;
+  const weak = (result.binding ?? result.bindings?.[0])?.weak_below;
+  const best = Math.max(0, ...result.matches.map((match) => match.relevance));
   return el("div", { class: "stack tight" },
     el("p", {}, el("b", { class: state }, words.verdict[result.verdict]), " ", result.shortfall || words.verdict[`${result.verdict}Text`]),
-    level && note(words.verdict.level(decimals(level.best), decimals(level.weak_below))),
+    typeof weak === "number" && note(words.verdict.level(decimals(best), decimals(weak))),
     result.notices.map((text) => note(text)));
 }
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from lorebind.plain_data import as_data
-from lorebind.server.answers import Answered
+from lorebind.server.answers import Answered, Prompt
 from lorebind.server.bodies import Body, Whole
 from lorebind.server.etags import json_response
 from lorebind.server.event_streams import MEDIA_TYPE, encode, events_of, prefers_events
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from lorebind_bindings import Answer, AnswerStream
+    from lorebind_bindings.previewing import PromptPreview
 
 PATH = "/answers"
 
@@ -54,6 +55,11 @@ class AnswerRequest(Settings):
     max_tokens: Annotated[int, Field(ge=1), Whole] | None = Field(
         None, description="The maximum number of tokens of all passages together."
     )
+    dry_run: bool = Field(
+        False,
+        description="Do not call the model: return the `messages` that it would get, their "
+        "`tokens`, and the passages that are omitted, each with the reason.",
+    )
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -79,7 +85,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post(PATH, response_model=Answered, responses=_ANSWERS)
+@router.post(PATH, response_model=Answered | Prompt, responses=_ANSWERS)
 async def answer(
     request: Request, server: TheServer, project: SeenProject, body: AnswerRequest
 ) -> Any:
@@ -92,6 +98,9 @@ async def answer(
     )
     seconds = server.project.config.project.server.answer_seconds
     stopped = ProblemError("draining", "the server stops and cancelled the answer")
+    if body.dry_run:
+        prompt = await place.stream(body.question, **body.arguments).apreview()
+        return json_response({**as_data(prompt), "results": _results(prompt)})
     if prefers_events(request):
         stream = place.stream(body.question, **body.arguments)
 
@@ -148,5 +157,5 @@ def _data(answer: Answer) -> dict[str, Any]:
     return data | {"results": _results(answer)}
 
 
-def _results(found: Answer | AnswerStream) -> dict[str, Any]:
+def _results(found: Answer | AnswerStream | PromptPreview) -> dict[str, Any]:
     return {result.binding.id: as_data(result.result) for result in found.results}

@@ -1,7 +1,8 @@
-"""`…/query`, `/query` and `…/stats`."""
+"""`…/query`, `…/why`, `/query` and `…/stats`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
@@ -11,10 +12,13 @@ from lorebind.plain_data import as_data
 from lorebind.server.answers import Found
 from lorebind.server.bodies import Body, Whole
 from lorebind.server.etags import conditional, json_response
+from lorebind.server.routes.reading import storable_name
 from lorebind.server.server import SeenKnowledgeBase, SeenProject
 from lorebind_config.declarations.retrieval import Filters, Strategy
 from lorebind_knowledge.documents.listing import KnowledgeStats
+from lorebind_knowledge.records import QueryResult, SearchPath
 from lorebind_knowledge.retrieval.base import check_question
+from lorebind_knowledge.retrieval.explaining import highlights
 
 router = APIRouter(tags=["search"])
 
@@ -62,8 +66,18 @@ class Query(Settings):
     )
     explain: bool = Field(
         False,
-        description="Add every setting in effect, as `binding`, and the matching `terms` of each "
-        "passage.",
+        description="Add every setting in effect, as `binding`, and for each passage the matching "
+        "`terms`, and as `highlights` where its text has words of the question: pairs of offsets.",
+    )
+
+
+class WhyQuery(Settings):
+    """A question, and a document that should answer it."""
+
+    query: Question
+    document: str = Field(description="The id or the uri of the document.")
+    workflow: str | None = Field(
+        None, description="The workflow that declares the knowledge base, if a workflow does."
     )
 
 
@@ -87,7 +101,8 @@ class QueryOfSeveral(Query):
     explain: bool = Field(
         False,
         description="Add every setting in effect, as `bindings` in the order of the knowledge "
-        "bases (`binding` is the first), and the matching `terms` of each passage.",
+        "bases (`binding` is the first), and for each passage the matching `terms` and "
+        "`highlights`.",
     )
 
 
@@ -98,7 +113,7 @@ async def query(project: SeenProject, kb_id: str, body: Query) -> Any:
     if not body.explain:
         return json_response(as_data(await kb.aquery(body.query, **body.settings)))
     result, binding, terms = await kb.aquery_explained(body.query, **body.settings)
-    return json_response(as_data(result) | as_data({"binding": binding, "terms": terms}))
+    return json_response(_explained(body.query, result, {"binding": binding, "terms": terms}))
 
 
 @router.post("/query", response_model=Found)
@@ -111,7 +126,21 @@ async def query_several(project: SeenProject, body: QueryOfSeveral) -> Any:
         return json_response(as_data(await place.aquery(body.query, **body.settings)))
     result, bindings, terms = await place.aexplain_query(body.query, **body.settings)
     explained = {"bindings": bindings, "binding": next(iter(bindings), None), "terms": terms}
-    return json_response(as_data(result) | as_data(explained))
+    return json_response(_explained(body.query, result, explained))
+
+
+@router.post("/knowledge-bases/{kb_id}/why", response_model=SearchPath)
+async def why(project: SeenProject, kb_id: str, body: WhyQuery) -> Any:
+    """Return how far a document comes in a search: its rank and score at each stage, and the stage
+    that loses it."""
+    kb = project.knowledge_base(kb_id, workflow=body.workflow)
+    document = storable_name(kb, body.document)
+    return json_response(as_data(await kb.awhy(body.query, document, **body.settings)))
+
+
+def _explained(question: str, result: QueryResult, more: Mapping[str, Any]) -> dict[str, Any]:
+    marked = {match.id: highlights(question, match.text) for match in result.matches}
+    return {**as_data(result), **as_data({**more, "highlights": marked})}
 
 
 @router.get("/knowledge-bases/{kb_id}/stats", response_model=KnowledgeStats)
