@@ -51,19 +51,32 @@ class Knowledge:
     def knowledge_base(self, kb_id: str | None) -> KnowledgeBase:
         """Return a knowledge base; None means the only one."""
         if not kb_id:
-            if len(self.ids) != 1:
-                raise UsageError(f"set knowledge_base to one of: {', '.join(self.ids) or 'none'}")
+            if len(self.some()) > 1:
+                raise UsageError(f"set knowledge_base to one of: {', '.join(self.ids)}")
             kb_id = self.ids[0]
         if kb_id not in self.ids:
             hint = did_you_mean(kb_id, self.ids)
             raise NotFoundError(f"there is no knowledge base {kb_id!r}; {hint}")
         return self.project.knowledge_base(kb_id)
 
+    def some(self) -> list[str]:
+        """Return the ids, of which there is at least one.
+
+        Raises:
+            NotFoundError: there is no knowledge base.
+        """
+        if not self.ids:
+            raise NotFoundError(
+                f"the project {self.project.name!r} has no knowledge base yet; its owner declares "
+                "one under knowledge_bases"
+            )
+        return self.ids
+
     def to_search(self, kb_ids: Sequence[str]) -> list[str]:
         """Return the knowledge bases to search; without any, those that the project binds."""
         bound = [binding.id for binding in BindingScope(self.project.config).resolve()]
-        chosen = kb_ids or [kb_id for kb_id in bound if kb_id in self.ids] or self.ids
-        return [self.knowledge_base(kb_id).id for kb_id in chosen]
+        chosen = kb_ids or [kb_id for kb_id in bound if kb_id in self.ids] or self.some()
+        return list(dict.fromkeys(self.knowledge_base(kb_id).id for kb_id in chosen))
 
     def located(self, name: str) -> tuple[KnowledgeBase, str]:
         """Return the knowledge base and the document that an id of `search` names."""
@@ -189,7 +202,7 @@ class Find(Arguments):
         elif self.knowledge_base:
             kbs = [knowledge.knowledge_base(self.knowledge_base)]
         else:
-            every = [knowledge.knowledge_base(kb_id) for kb_id in knowledge.ids]
+            every = [knowledge.knowledge_base(kb_id) for kb_id in knowledge.some()]
             kbs = [kb for kb in every if not kb.handle.is_existing]
         entries, cuts = list[Data](), list[str]()
         for kb in kbs:

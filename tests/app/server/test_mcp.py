@@ -227,6 +227,22 @@ async def test_what_clients_see_can_be_narrowed(tmp_path: Path) -> None:
         Project.load(write_project(tmp_path, {**PROJECT, "mcp": {"knowledge_bases": ["x"]}}))
 
 
+async def test_a_project_without_knowledge_bases(tmp_path: Path) -> None:
+    """Each tool that reads one says that there is none; the list is empty."""
+    folder = write_project(tmp_path, {"name": "nothing"})
+    async with Project.load(folder) as project, in_memory(project) as client:
+        calls: dict[str, dict[str, Any]] = {
+            "search": {"query": "x"},
+            "find": {"pattern": "x"},
+            "fetch": {"id": "x"},
+            "list_documents": {},
+        }
+        for name, arguments in calls.items():
+            message = mistake(await client.call_tool(name, arguments))
+            assert "the project 'nothing' has no knowledge base yet" in message
+        assert data(await client.call_tool("list_knowledge_bases")) == {"knowledge_bases": []}
+
+
 async def test_a_declared_filter_holds(tmp_path: Path) -> None:
     """A client can narrow the filter of a knowledge base, but not replace it."""
     declared = HANDBOOK | {"retrieval": {"filters": {"uri": "inline:shipping"}}}
@@ -242,7 +258,8 @@ async def test_a_declared_filter_holds(tmp_path: Path) -> None:
         )
 
 
-JSON = st.recursive(
+IDS = ["handbook", FETCHED, ["handbook"], ["handbook", "handbook"], "returns", {"uri": "x"}]
+JSON = st.sampled_from(IDS) | st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=6,
