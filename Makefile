@@ -14,8 +14,7 @@ LANGCHAIN := langchain langchain-core langchain-openai langchain-protocol langch
 LANGCHAIN_TESTS := tests/bindings tests/conformance/test_langchain_package.py \
 	tests/conformance/test_langchain_vector_store.py tests/app/test_agent_tools.py \
 	tests/app/test_agents.py tests/app/test_annotations.py tests/app/test_citations.py \
-	tests/app/test_graph_node.py tests/app/test_middleware.py tests/app/test_tool_and_prompt.py \
-	tests/app/server/test_mcp_agents.py
+	tests/app/test_graph_node.py tests/app/test_middleware.py tests/app/test_tool_and_prompt.py
 QUESTION ?= How do I allow cross-origin requests?
 # Passed as a variable, so that neither make nor the shell reads $, ` or " in it.
 override QUESTION := $(value QUESTION)

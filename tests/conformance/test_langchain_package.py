@@ -105,7 +105,9 @@ class TestCalls(EachTool, ToolsIntegrationTests):
     pass
 
 
-def test_the_package(project: package.Project) -> None:
+def test_the_package(
+    project: package.Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It has the version of Lorebind and the middleware, and its README prints what it says."""
     ours, its = (
         tomllib.loads((folder / "pyproject.toml").read_text())["project"]
@@ -119,6 +121,7 @@ def test_the_package(project: package.Project) -> None:
     blocks = re.findall(r"```(\w+)\n(.*?)```", (PACKAGE / "README.md").read_text(), re.DOTALL)
     ((_, code),) = [block for block in blocks if block[0] == "python"]
     printed = StringIO()
+    monkeypatch.chdir(tmp_path)  # where the example keeps its index
     with redirect_stdout(printed):
         exec(code, {})
     assert printed.getvalue() == blocks[-1][1]

@@ -287,7 +287,7 @@ class Hosts:
         Args:
             names: the names in addition to those of loopback; `*` allows any name.
         """
-        self._names = {_hostname(name) or name.lower() for name in (*LOOPBACK, *names)}
+        self._names = {hostname(name) or name.lower() for name in (*LOOPBACK, *names)}
 
     def check(self, headers: Headers) -> None:
         """Check the host and the origin of a request.
@@ -298,7 +298,7 @@ class Hosts:
         named = headers.getlist("host")
         if len(named) != 1:
             raise ProblemError("host_refused", "send one Host header")
-        if "*" not in self._names and _hostname(named[0]) not in self._names:
+        if "*" not in self._names and hostname(named[0]) not in self._names:
             detail = "the server does not know this Host; add it to `server: {hosts: […]}`"
             raise ProblemError("host_refused", detail)
         for origin in headers.getlist("origin"):
@@ -307,7 +307,7 @@ class Hosts:
                 raise ProblemError("origin_refused", detail)
 
 
-def _hostname(host: str) -> str:
+def hostname(host: str) -> str:
     """Return the name or address in a Host header, in lower case; empty if there is none."""
     match = _HOST.fullmatch(host.lower())
     return (match[1] or match[2]) if match else ""

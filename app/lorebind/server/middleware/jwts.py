@@ -18,6 +18,7 @@ import httpx
 
 from lorebind.mcp.http import PATH
 from lorebind.server.failure_log import OutageLog
+from lorebind.server.middleware.guard import LOOPBACK, hostname
 from lorebind.server.middleware.shared_read import SharedRead
 from lorebind.server.problems import ProblemError
 from lorebind.server.state.tokens import RIGHTS, Token, is_name
@@ -48,6 +49,8 @@ _COOL_SECONDS = 5.0
 """The shortest time between two reads of the keys, whatever keys the tokens name."""
 _FETCH_SECONDS = 8.0
 _MOST_BYTES, _MOST_KEYS = 1024 * 1024, 100
+_MOST_TRIES = 10
+"""Maximum number of keys that are tried with a token that names none."""
 _ALGORITHMS = {
     "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     "EC": ("ES256", "ES384", "ES512"),
@@ -55,7 +58,6 @@ _ALGORITHMS = {
 }
 """The algorithms of each type of key: signatures by a private key only. With others, the public
 key, or nobody's, could sign."""
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Jwts:
         where = str(environment.fill(declared.jwks))
         if "://" in where:
             url = urlsplit(where)
-            if url.scheme != "https" and url.hostname not in _LOOPBACK:
+            if url.scheme != "https" and url.hostname not in LOOPBACK:
                 raise UsageError(
                     f"{declared.position('jwks')}: others could replace keys that are read over "
                     "plain HTTP; write a URL that begins with https://, or a file"
@@ -160,8 +162,7 @@ class Jwts:
             if url.scheme in ("http", "https") and url.netloc:
                 return f"{url.scheme}://{url.netloc}"
         host = headers.get("host", "")
-        is_local = urlsplit(f"//{host}").hostname in _LOOPBACK
-        return f"{'http' if is_local else 'https'}://{host}"
+        return f"{'http' if hostname(host) in LOOPBACK else 'https'}://{host}"
 
     async def _candidates(self, header: dict[str, Any]) -> list[Any]:
         """Return the keys that can have signed a token with this header."""
@@ -185,7 +186,7 @@ class Jwts:
 
     def _claims(self, text: str, keys: list[_Key]) -> dict[str, Any]:
         failure: Exception = self._jwt.InvalidKeyError()
-        for key in keys:
+        for key in keys[:_MOST_TRIES]:
             try:
                 claims: dict[str, Any] = self._jwt.decode(
                     text,
