@@ -17,6 +17,7 @@ from tests.postgres import Server
 from .at_work import Processes
 from .trials import Trials
 from .two_ingests import (
+    ENDED,
     HELD,
     OVERTAKEN,
     UNDER_WAY,
@@ -34,13 +35,6 @@ pytestmark = [
     pytest.mark.enable_socket,
 ]
 
-ENDED = (
-    "idle-in-transaction",
-    "the connection is lost",
-    "server closed the connection",
-    "terminating connection",
-)
-"""Messages for a transaction that PostgreSQL has ended; the original reason may be lost."""
 LEASE, BUSY = 1.0, 1.0
 """Seconds. BUSY is longer than a process waits for the processor on a busy machine."""
 

@@ -39,6 +39,13 @@ INGEST = ("knowledge", "ingest", "docs")
 CALLS = DOCUMENTS * PASSAGES // BATCH
 SOON = 60.0
 OVERTAKEN = "another process took over"
+ENDED = (
+    "idle-in-transaction",
+    "the connection is lost",
+    "server closed the connection",
+    "terminating connection",
+)
+"""Messages for a transaction that PostgreSQL has ended; the original reason may be lost."""
 UNDER_WAY = "is under way; wait for it to end"
 HELD = "another process has locked it; wait for it to end, or stop it"
 
@@ -144,7 +151,7 @@ class Scene:
         self._last.touch()
         code, printed = self._reader.result()
         assert code == 0, printed
-        read = json.loads(printed)
+        read = json.loads(printed.splitlines()[-1])  # psycopg may have logged an outage
         assert not read["faults"], read["faults"]
         assert read["answers"] > 0
         with Project.load(self.root, environ={"PG_DSN": self._dsn}) as project:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lorebind_config.errors import LeaseLostError, StoreError
 from lorebind_config.namespace import digest
 from lorebind_knowledge.catalog import batches
+from lorebind_knowledge.database import postgres_connections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +109,14 @@ def check(sql: Sql, lease: Lease) -> None:
     if sql.is_postgres:
         # The transactions of one holder share the fence; a process that takes the lease waits for
         # those that began before. In a statement of its own: the next one sees a new number.
-        sql.run(f"select pg_advisory_xact_lock_shared({_FENCE})", name=lease.name)
+        # A holder that is suspended in a transaction does not delay it beyond its lease.
+        idle = min(postgres_connections.IDLE_SECONDS, lease.seconds)
+        sql.run(
+            f"select pg_advisory_xact_lock_shared({_FENCE}),"
+            " set_config('idle_in_transaction_session_timeout', :idle, true)",
+            name=lease.name,
+            idle=f"{idle * 1000:.0f}ms",
+        )
     held = "select 1 from catalog_leases where name = :name and number = :number"
     if not sql.run(held, name=lease.name, number=lease.number):
         raise LeaseLostError(
