@@ -133,8 +133,6 @@ def crews(
             return crew
 
         yield make_crew
-    with server.connect() as db:
-        db.execute("drop database monday with (force)")
 
 
 @pytest.fixture

@@ -170,6 +170,7 @@ class Scene:
 def make_monday(folder: Path, processes: Processes, server: Server) -> dict[str, Path]:
     """Create projects with Friday's documents and an index of Monday's, by kind of database."""
     with server.connect() as db:
+        db.execute("drop database if exists monday with (force)")
         db.execute("create database monday")
     roots = {}
     for kind, vector_db in (("pgvector", PGVECTOR), ("sqlite", SQLITE)):

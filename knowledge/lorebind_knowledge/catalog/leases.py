@@ -31,6 +31,8 @@ _SKEW = 2.0
 """A lease that ends later than in its duration and this is of a clock that was set back since."""
 _RENEWALS = 4
 """Renewals during a lease."""
+_LEAST_IDLE_SECONDS = 1.0
+"""Seconds that a holder may be idle in a transaction, even with a very short lease."""
 _FENCE = "'catalog_leases'::regclass::oid::integer, hashtext(:name)"
 """The advisory lock in PostgreSQL around the writes of a lease's holder. Leases with the same hash
 only wait for each other. The table is part of it, as another schema has other leases."""
@@ -110,7 +112,7 @@ def check(sql: Sql, lease: Lease) -> None:
         # The transactions of one holder share the fence; a process that takes the lease waits for
         # those that began before. In a statement of its own: the next one sees a new number.
         # A holder that is suspended in a transaction does not delay it beyond its lease.
-        idle = min(postgres_connections.IDLE_SECONDS, lease.seconds)
+        idle = min(postgres_connections.IDLE_SECONDS, max(lease.seconds, _LEAST_IDLE_SECONDS))
         sql.run(
             f"select pg_advisory_xact_lock_shared({_FENCE}),"
             " set_config('idle_in_transaction_session_timeout', :idle, true)",
