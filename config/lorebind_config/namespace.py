@@ -85,10 +85,14 @@ class Namespace:
     tenancy_required: bool = field(default=False, compare=False, repr=False)
     """Whether commands must name the tenant, also `default`. It is no part of the identity."""
 
+    @property
+    def workflow(self) -> str | None:
+        """The workflow that declares the knowledge base; None if the project does."""
+        return self.scope.partition("workflow/")[2] or None
+
     def command(self, verb: str, arguments: str = "") -> Suggestion:
         """Return a shell command for this knowledge base, for messages."""
-        _, _, workflow = self.scope.partition("workflow/")
-        where = f" --workflow {workflow}" if workflow else ""
+        where = f" --workflow {self.workflow}" if self.workflow else ""
         whose = tenant_option(self.tenant, required=self.tenancy_required)
         return Suggestion(f"lorebind knowledge {verb} {self.kb}{where}{whose}{arguments}")
 

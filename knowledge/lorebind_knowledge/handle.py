@@ -15,6 +15,7 @@ from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, IndexedKnowledgeBase
 from lorebind_knowledge.middleware.base import Retrieval
+from lorebind_knowledge.parts import StartReport
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.make import make_source
 
@@ -261,17 +262,25 @@ class KnowledgeHandle:
         if declaration.ingest != "on_start" or (arguments is None and run_references(declaration)):
             return
 
+        written = declaration.model_dump_json()
+
         async def ingest_it() -> None:
+            starter, report = self._parts.starter, None
             try:
-                report = await ingest(self.corpus(arguments), wait=True)
+                if starter is not None and arguments is None and self._vector_db.is_shared:
+                    report = await starter(self.namespace, written)
+                if report is None:
+                    ended = await ingest(self.corpus(arguments), wait=True)
+                    reasons = [source.reason for source in ended.sources]
+                    report = StartReport(ended.status, reasons)
             except ReadOnlyError:
                 return
             if report.status == "failed":
-                reasons = "; ".join(source.reason for source in report.sources)
-                raise SourceError(f"knowledge base {self.id!r} cannot be ingested: {reasons}")
+                reason = "; ".join(report.reasons)
+                raise SourceError(f"knowledge base {self.id!r} cannot be ingested: {reason}")
 
         # The declaration is part of the key, because a server may replace it at runtime.
-        key = (self._loaded.tenant, self.scope, self.id, declaration.model_dump_json())
+        key = (self._loaded.tenant, self.scope, self.id, written)
         values = None if arguments is None else run_values(declaration, arguments)
         await self._parts.started.do(key, ingest_it, values)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from lorebind_config.declarations.ingestion import LOCAL
 from lorebind_config.errors import ReadOnlyError
@@ -25,7 +25,7 @@ from lorebind_knowledge.scale.pool import make_pool
 from lorebind_knowledge.stores.make import make_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from lorebind_config.declarations.embedders import (
         EmbedderDeclaration,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from lorebind_config.declarations.retrieval import AnyReranker
     from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
+    from lorebind_config.namespace import Namespace
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
@@ -40,6 +41,19 @@ if TYPE_CHECKING:
     from lorebind_knowledge.stores.langchain.existing import ExistingStore
 
 T = TypeVar("T")
+
+Starter: TypeAlias = "Callable[[Namespace, str], Awaitable[StartReport | None]]"
+"""Ingests a knowledge base with `ingest: on_start`, whose declaration it gets as JSON, and waits
+until that is done. It returns None if it cannot, and the caller has to."""
+
+
+class StartReport(NamedTuple):
+    """The outcome of an ingest because of `on_start`."""
+
+    status: str
+    """That of the report of the ingest."""
+    reasons: Sequence[str] = ()
+    """Why sources could not be read."""
 
 
 class Parts:
@@ -65,6 +79,8 @@ class Parts:
         self._rerankers: _Shared[Reranker] = _Shared()
         self.started = Once()
         """The knowledge bases that were ingested because of `ingest: on_start`."""
+        self.starter: Starter | None = None
+        """Ingests them instead of this process, if others can search what it ingests."""
 
     def embedder(self, declaration: EmbedderDeclaration) -> Embedder:
         """Return the embedder of a declaration.

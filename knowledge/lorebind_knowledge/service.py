@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.index.purging import OrphanedIndex, TenantOwned
+    from lorebind_knowledge.parts import Starter
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.scale.engine import Engine
@@ -96,6 +97,10 @@ class KnowledgeService:
     def tenant(self) -> str:
         """The tenant of the call that asks; see `LoadedProject.tenant`."""
         return self._loaded.tenant
+
+    def start_with(self, starter: Starter) -> None:
+        """Let others ingest knowledge bases with `ingest: on_start`; see `Parts.starter`."""
+        self._parts.starter = starter
 
     def open(self, kb_id: str, workflow: str | None = None) -> KnowledgeHandle:
         """Return a declared knowledge base, as a workflow or the project sees it.

@@ -108,8 +108,11 @@ class BackgroundRuns(ABC, Generic[E]):
         digest: str = "",
         *,
         alone: bool = True,
+        waits: bool = False,
     ) -> RequestedRun:
         """Request a run as `RequestedRuns.request` does; when it returns, a new run has begun.
+
+        With `waits`, a run waits for others in its way, instead of being refused.
 
         Raises:
             KeyTakenError, UnderWayError: another run has the key or the namespace.
@@ -123,7 +126,7 @@ class BackgroundRuns(ABC, Generic[E]):
                 if not await self._end_orphans(0):
                     raise
                 continue
-            under_way = self._start(run) if is_new else self._under_way.get(run.run_id)
+            under_way = self._start(run, waits=waits) if is_new else self._under_way.get(run.run_id)
             if under_way is not None:
                 await under_way.begun(_BEGIN_SECONDS)
                 if under_way.error is not None and self._is_refused(under_way):

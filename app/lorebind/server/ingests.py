@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind.plain_data import as_data
 from lorebind.server.background_runs import BackgroundRuns
+from lorebind.server.problems import ProblemError
 from lorebind.server.run_events import RunEvents
+from lorebind.server.state.runs import UnderWayError
 from lorebind_config.errors import (
     ConfigurationError,
     IngestRunningError,
     NotFoundError,
+    StoreError,
     UsageError,
 )
-from lorebind_config.namespace import Namespace, current_tenant
+from lorebind_config.namespace import Namespace, current_tenant, digest
 from lorebind_knowledge.documents.changing import ingest_added
+from lorebind_knowledge.parts import StartReport
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
@@ -29,6 +35,9 @@ _TURN_SECONDS = 1.0
 """Seconds that a request waits for the run of its documents to begin."""
 _MOST_SECONDS = 20.0
 """Seconds that it then waits for the end of the run."""
+
+_RUNS = 20
+"""Runs among which a completed one is looked for."""
 
 
 class Ingests(BackgroundRuns[RunEvents]):
@@ -51,6 +60,13 @@ class Ingests(BackgroundRuns[RunEvents]):
         """
         super().__init__(runs, log_failure)
         self._seen_by = project_for
+        self._began = time.time()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of the server."""
+
+    def watch(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        super().watch()
 
     async def add(self, namespace: Namespace, request: Mapping[str, Any]) -> RequestedRun:
         """Begin a run for added documents, after other ingests of the knowledge base.
@@ -73,12 +89,57 @@ class Ingests(BackgroundRuns[RunEvents]):
             raise under_way.error
         return run
 
+    async def start(self, namespace: Namespace, declared: str) -> StartReport | None:
+        """Ingest a knowledge base as a `Starter`, once for all servers that start together.
+
+        An equal run that another server works on, or that has completed since this one began, is
+        as good as one of its own. It waits for such a run if there is no index from before.
+        """
+        loop = self._loop or asyncio.get_running_loop()
+        starting = asyncio.run_coroutine_threadsafe(self._start_once(namespace, declared), loop)
+        return await asyncio.wrap_future(starting)  # a search may come from another loop
+
+    async def _start_once(self, namespace: Namespace, declared: str) -> StartReport | None:
+        request = {"action": "start", "workflow": namespace.workflow}
+        request["declared"] = digest(self.runs.declarations, declared)
+        while True:
+            try:
+                same = partial(self.runs.same_since, namespace, request, self._began)
+                if (run := await call(same)) is not None:
+                    is_ours = False
+                else:
+                    run, is_ours = await self.request(namespace, request, waits=True), True
+            except UnderWayError as error:
+                run, is_ours = error.run, False
+            except StoreError:
+                return None  # the state cannot be written
+            if not is_ours and run.finished_at is None and await self._has_index(namespace):
+                return StartReport("completed")  # of an earlier start, and soon up to date
+            run = await self._end_of(run)
+            if is_ours or (run.request == request and run.is_good):
+                return _start_report(run)
+
+    async def _has_index(self, namespace: Namespace) -> bool:
+        """Whether an ingest of a knowledge base has completed before."""
+        project = await self._seen_by(namespace.tenant)
+        kb = project.knowledge_base(namespace.kb, workflow=namespace.workflow)
+        runs = await kb.aruns(limit=_RUNS)
+        return any(run.status.startswith("completed") for run in runs)
+
+    async def _end_of(self, run: RequestedRun) -> RequestedRun:
+        while run.finished_at is None:
+            if self._is_stopping:
+                raise ProblemError("draining", "the server is about to stop")
+            run = await self.ended(run, _MOST_SECONDS)
+        return run
+
     def new_events(self, run: RequestedRun) -> RunEvents:
         return RunEvents(run.run_id)
 
     async def carry_out(self, under_way: UnderWay[RunEvents]) -> tuple[str, Mapping[str, Any]]:
         run, settings = under_way.run, dict(under_way.run.request)
         action = settings.pop("action")
+        settings.pop("declared", None)
         project = await self._seen_by(current_tenant())
         kb = project.knowledge_base(run.namespace.kb, workflow=settings.pop("workflow"))
         project.knowledge.events.subscribe(under_way.events)
@@ -91,3 +152,10 @@ class Ingests(BackgroundRuns[RunEvents]):
         finally:
             project.knowledge.events.unsubscribe(under_way.events)
         return report.status, {"report": as_data(report)}
+
+
+def _start_report(run: RequestedRun) -> StartReport:
+    """Return what a run came to that has ended, on any server."""
+    if (report := run.outcome.get("report")) is None:
+        return StartReport(run.status, [run.outcome.get("error", {}).get("detail", "")])
+    return StartReport(run.status, [source["reason"] for source in report["sources"]])

@@ -69,6 +69,7 @@ class Server:
         """The metrics of `/metrics`; None if the extra `telemetry` is not installed."""
         stored = partial(RequestedRuns, self.database, project.name, config.digest)
         self.ingests = Ingests(stored(), self.project_for, self.log_failure)
+        project.knowledge.start_with(self.ingests.start)
         self.workflow_runs = WorkflowRuns(
             stored(of_workflows=True), self.database, project, WORKFLOWS, self.log_failure
         )

@@ -92,7 +92,12 @@ def token_of(folder: Path) -> str:
 
 @contextmanager
 def serving(
-    folder: Path, *options: str, socket: Path | None = None, code: str = "", **environ: str
+    folder: Path,
+    *options: str,
+    socket: Path | None = None,
+    code: str = "",
+    ready: bool = True,
+    **environ: str,
 ) -> Iterator[Process]:
     """Run a server of the project in a folder within the block, and stop it in order.
 
@@ -101,6 +106,7 @@ def serving(
         options: additional options. With a port, the yielded client cannot reach the server.
         socket: the socket to listen on; None creates one.
         code: Python code to run in a new process instead of the command `lorebind`.
+        ready: whether to wait until its knowledge bases are ready.
         environ: additional variables.
     """
     with tempfile.TemporaryDirectory(prefix="lb") as short:  # a socket's path has a length limit
@@ -116,7 +122,7 @@ def serving(
         )
         server = Process(process, socket)
         try:
-            _wait_until_ready(server)
+            _wait_until(server, "readyz" if ready else "healthz")
             yield server
             if process.poll() is None:
                 code, output = server.stop()
@@ -126,7 +132,7 @@ def serving(
                 process.kill()
 
 
-def _wait_until_ready(server: Process) -> None:
+def _wait_until(server: Process, probe: str) -> None:
     assert server.process.stdout is not None
     first = server.process.stdout.readline()
     assert first.startswith("serving at "), first + server.process.communicate()[0]
@@ -134,9 +140,9 @@ def _wait_until_ready(server: Process) -> None:
     deadline = time.monotonic() + 60
     while server.socket.exists():
         with server.client() as client:
-            if client.get("http://localhost/readyz").status_code == 200:
+            if client.get(f"http://localhost/{probe}").status_code == 200:
                 break
-        assert time.monotonic() < deadline, "the server is not ready after 60 s"
+        assert time.monotonic() < deadline, f"{probe} fails for 60 s"
         time.sleep(0.05)
 
 

@@ -18,10 +18,11 @@ from lorebind import Project
 from lorebind.server.state.tables import open_state
 from lorebind.server.state.tokens import Tokens
 from lorebind_config.errors import StoreError
+from lorebind_knowledge.plumbing.bridge import call
 from tests.app.forked_python import CONSTANTS
 
 from .conftest import PROJECT, problem, serving, write_project
-from .desk import write_desk
+from .in_process import served
 from .test_runs import BATCH, DOCUMENTS, SOON, Slow, events, wait_for_end
 from .test_workflows import noted
 
@@ -161,6 +162,57 @@ def test_another_takes_over_from_one_that_was_killed(tmp_path: Path, dsn: str) -
             assert first.process.wait() == -signal.SIGKILL
         slow.let_through(100)
         assert wait_for_end(two, where)["status"] == "completed"
+
+
+def test_servers_that_start_together_ingest_once(tmp_path: Path, dsn: str) -> None:
+    """The others wait for the first index; one of them goes on if the first server is killed."""
+    slow = Slow(tmp_path / "slow", POSTGRES)
+    slow.environ["PG_DSN"] = dsn
+    file = slow.folder / "lorebind.yaml"
+    file.write_text(file.read_text().replace("- id: texts", "- id: texts\n  ingest: on_start"))
+    where = "/knowledge-bases/texts/runs"
+    with serving(slow.folder, ready=False, **slow.environ) as first, first.client() as one:
+        slow.wait_for(1)
+        with serving(slow.folder, ready=False, **slow.environ) as second, second.client() as two:
+            statuses = [api.get("http://localhost/readyz").status_code for api in (one, two)]
+            assert statuses == [503, 503]
+            first.process.kill()
+            assert first.process.wait() == -signal.SIGKILL
+            slow.let_through(100)
+            deadline = time.monotonic() + 30
+            while two.get("http://localhost/readyz").status_code != 200:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            (run,) = two.get(where).json()["items"]
+    assert run["status"] == "completed"
+    assert len(slow.embedded()) <= DOCUMENTS + BATCH
+    assert len(set(slow.embedded())) == DOCUMENTS
+
+
+async def test_a_server_does_not_wait_for_a_later_index(
+    tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an index from before, it is ready while another server brings it up to date."""
+    monkeypatch.setenv("PG_DSN", dsn)
+    kbs = [{**PROJECT["knowledge_bases"][0], "ingest": "on_start"}]
+    shop = PROJECT | POSTGRES | {"knowledge_bases": kbs}
+    async with served(tmp_path, shop) as first:
+        assert first.server.starting is not None
+        await first.server.starting
+        runs = first.server.ingests.runs
+        namespace = first.server.project.knowledge_base("handbook").handle.namespace
+        (done,) = await call(runs.page, namespace, None, None, 9)
+        assert done.status == "completed"
+        again, _ = await call(runs.request, namespace, done.request)
+        async with served(tmp_path, shop) as second:
+            assert second.server.starting is not None
+            await second.server.starting
+        assert await call(runs.find, namespace, again.run_id) == again
+        await call(runs.finish, again, "completed", {})
+        async with served(tmp_path, shop) as third:
+            assert third.server.starting is not None
+            await third.server.starting
+        assert len(await call(runs.page, namespace, None, None, 9)) == 3
 
 
 def test_events_come_from_any_server(tmp_path: Path, dsn: str) -> None:

@@ -52,6 +52,11 @@ class RequestedRun:
     """A `report` or `result`, or an `error` as a problem document."""
 
     @property
+    def is_good(self) -> bool:
+        """Whether it has completed, or may still do so."""
+        return self.finished_at is None or self.status.startswith("completed")
+
+    @property
     def ids(self) -> dict[str, Any]:
         """The values of the primary key."""
         return {**_owner(self.namespace), "run_id": self.run_id}
@@ -96,7 +101,8 @@ class RequestedRuns:
         """
         self._database = database
         self._project = project
-        self._declarations = declarations
+        self.declarations = declarations
+        """The digest."""
         self._kind = f"scope {'=' if of_workflows else '<>'} '{WORKFLOW_RUNS}'"
         self.owner = uuid.uuid4().hex
         """The id of this server in this process."""
@@ -139,7 +145,7 @@ class RequestedRuns:
             run = RequestedRun(namespace, uuid.uuid4().hex[:12], request, "running", now)
             row = run.ids | {"request": json.dumps(request), "status": run.status}
             row |= {"requested_at": now, "owner": self.owner, "beat": 0.0, "cancelled": 0}
-            row |= {"declarations": "" if for_any_server else self._declarations}
+            row |= {"declarations": "" if for_any_server else self.declarations}
             sql.insert("server_runs", [row | {"alone": int(alone)}])
             self._update_ours(sql, run, f"beat = {sql.now}")
             if key is not None:
@@ -164,6 +170,23 @@ class RequestedRuns:
         with self._database.reading() as sql:
             runs = _read(sql, _THIS, **_owner(namespace), run_id=run_id)
         return runs[0] if runs else None
+
+    def same_since(
+        self, namespace: Namespace, request: Mapping[str, Any], since: float
+    ) -> RequestedRun | None:
+        """Return the latest run with an equal request that has not ended, or has completed since.
+
+        Args:
+            namespace: the knowledge base.
+            request: the request.
+            since: the earliest end, in seconds since 1970.
+        """
+        where = f"{_OURS} and (finished_at is null or finished_at >= :since)"
+        with self._database.reading() as sql:
+            runs = _read(
+                sql, f"{where} order by requested_at desc", **_owner(namespace), since=since
+            )
+        return next((run for run in runs if run.request == request and run.is_good), None)
 
     def page(
         self, namespace: Namespace, after: str | None, before: str | None, limit: int
@@ -294,7 +317,7 @@ class RequestedRuns:
             sql,
             where,
             project=self._project,
-            declarations=self._declarations,
+            declarations=self.declarations,
             stale=STALE_SECONDS,
             seconds=seconds,
         )
