@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from packaging.requirements import Requirement
 
 from lorebind.server.state.knowledge_bases import made_over_api
+from lorebind.server.state.tables import open_state, refuse_alone
+from lorebind.server.state.workers import Workers
 from lorebind_bindings.models import naming_failures
 from lorebind_config import plugins
 from lorebind_config.checks.template_checks import unset_variables
@@ -109,6 +111,8 @@ async def examine(
         yield finding
     for part, why in unshared_storage(loaded):
         yield Finding(part, "warning", why)
+    if project.server.ingests == "workers":
+        yield await _tried("workers", _workers(loaded))
     for model in project.models_or_default:
         yield await _tried(f"model {model.id}", _model(models, model), model.called)
     for missing in loaded.unset:  # also those of parts that are not tried, such as sources
@@ -235,6 +239,18 @@ def _unfinished_run(kb: IndexedKnowledgeBase) -> str:
 async def _existing(handle: KnowledgeHandle) -> str:
     kb: Any = await call(lambda: handle.searchable)
     return f"filled by others, can be searched; its scores are {await kb.store.scale()}"
+
+
+async def _workers(loaded: LoadedProject) -> Finding | str:
+    refuse_alone(loaded)
+    database = open_state(loaded)
+    try:
+        live = await call(Workers(database, loaded.project.name, loaded.digest).live)
+    finally:
+        await call(database.close)
+    if live.missing:
+        return Finding("workers", "warning", f"requested ingests wait: {live.missing}")
+    return f"{live.ours} for requested ingests"
 
 
 async def _undeclared(loaded: LoadedProject, service: KnowledgeService) -> AsyncIterator[Finding]:

@@ -54,7 +54,7 @@ _COMMANDS = {
     ),
     "worker": (
         "worker:worker",
-        "Embed the texts of ingests that run elsewhere, until SIGTERM or Ctrl-C.",
+        "Work on ingests together with other processes, until SIGTERM or Ctrl-C.",
     ),
     "eval": (
         "evaluate:evaluate",

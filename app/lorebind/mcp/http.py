@@ -91,7 +91,7 @@ class McpEndpoint:
     @asynccontextmanager
     async def _of_caller(self, context: Any) -> AsyncIterator[Project]:
         with self._as_caller(context) as name:
-            yield await self._server.project_for(name)
+            yield await self._server.projects.of(name)
 
     async def _listen(self, context: Any, params: Any) -> Any:
         assert self._changes is not None

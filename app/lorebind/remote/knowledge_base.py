@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,8 @@ _BYTES = "application/octet-stream"
 
 _PAUSE_SECONDS = 1.5
 """Seconds between two attempts to begin an ingest while another one runs."""
+
+log = logging.getLogger("lorebind.remote")
 
 _HOOKS = vars(Extension)
 
@@ -266,6 +269,8 @@ class RemoteKnowledgeBase:
         path = f"{self._path}/runs/{run_id}/events"
         with closing(self._server.follow(path, goes_on, params=self._parameters)) as events:
             while (event := next(events)).name != "end":
+                if event.name == "waiting" and (why := event.data["waits_for"]):
+                    log.warning("run %s waits: %s", run_id, why)
                 if event.name in _HOOKS:
                     self._events.emit(event.name, Event(self.id, run_id, event.data))
         return event.data

@@ -48,11 +48,13 @@ class IngestRun(_Model):
     run_id: str
     kb_id: str
     status: str
-    """`running`, `interrupted`, or the status in the report."""
+    """`waiting` for a worker, `running`, `interrupted`, or the status in the report."""
     request: dict[str, Any]
     requested_at: float
     """Seconds since 1970."""
     finished_at: float | None
+    waits_for: str | None
+    """Why no worker will take it, if it waits for one."""
     progress: dict[str, int] | None
     """How far it is while it runs: `documents` to read, `documents_read`, their new `chunks` so
     far, and `chunks_embedded`."""

@@ -30,6 +30,8 @@ _ORPHAN_SECONDS = 60.0
 """Seconds in which a server with the same declarations may take over an interrupted run."""
 _LOOK_SECONDS = 2.0
 """Seconds after which waiting callers look whether a run was ended in the meantime."""
+_TAKEN_SECONDS = 0.1
+"""Seconds between two looks whether runs are left to take over."""
 _RUNS_REMEMBERED = 16
 """Number of ended runs whose events are kept."""
 
@@ -84,7 +86,11 @@ class BackgroundRuns(ABC, Generic[E]):
         self._under_way: dict[str, UnderWay[E]] = {}
         self._ended: dict[str, E] = {}
         """The events of the latest runs here, for clients that ask after a short run has ended."""
+        self.most: int | None = None
+        """Number of runs that this process works on at the same time. None means all that are
+        requested here or have lost their process; 0 leaves all to others."""
         self._watching: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
         self._is_stopping = False
         what = "the state of the server"
         self._outages = OutageLog(f"{what} cannot be reached", f"{what} can be reached again")
@@ -98,7 +104,7 @@ class BackgroundRuns(ABC, Generic[E]):
         """Return an empty store for the events of a run that begins here."""
 
     async def tidy(self) -> None:
-        """Delete what is no longer needed. Called every few seconds."""
+        """Do what is to be done every few seconds, such as to delete what is no longer needed."""
 
     async def request(
         self,
@@ -119,14 +125,25 @@ class BackgroundRuns(ABC, Generic[E]):
             LorebindError: one of `refusals`. Nothing is stored.
         """
         while True:
-            store = partial(self.runs.request, namespace, request, key, digest, alone=alone)
+            store = partial(
+                self.runs.request,
+                namespace,
+                request,
+                key,
+                digest,
+                alone=alone,
+                for_workers=self.are_for_workers,
+            )
             try:
                 run, is_new = await call(store)
             except UnderWayError:
                 if not await self._end_orphans(0):
                     raise
                 continue
-            under_way = self._start(run, waits=waits) if is_new else self._under_way.get(run.run_id)
+            if is_new and not self.are_for_workers:
+                under_way: UnderWay[E] | None = self._start(run, waits=waits)
+            else:
+                under_way = self._under_way.get(run.run_id)
             if under_way is not None:
                 await under_way.begun(_BEGIN_SECONDS)
                 if under_way.error is not None and self._is_refused(under_way):
@@ -136,6 +153,11 @@ class BackgroundRuns(ABC, Generic[E]):
             if await call(partial(self.runs.find, namespace, run.run_id)) is not None:
                 return run
             # The first request with the key was refused in the meantime; this one tries again.
+
+    @property
+    def are_for_workers(self) -> bool:
+        """Whether other processes work on all runs that are requested here."""
+        return self.most == 0
 
     async def ended(self, run: RequestedRun, seconds: float) -> RequestedRun:
         """Return the current state of a run after it ends, or after this time."""
@@ -166,6 +188,20 @@ class BackgroundRuns(ABC, Generic[E]):
         """Return the events of a run, if it runs here or was one of the last that did."""
         here = self._under_way.get(run.run_id)
         return here.events if here else self._ended.get(run.run_id)
+
+    def wake(self) -> None:
+        """Look at once which runs are to be taken over, or were cancelled."""
+        self._woken.set()
+
+    async def idle(self) -> None:
+        """Wait until it works on no run, and none is to be taken over."""
+        while True:
+            if self._under_way:
+                await asyncio.wait({under_way.task for under_way in self._under_way.values()})
+            elif not await call(self.runs.are_there_unattended):
+                return
+            self.wake()
+            await asyncio.sleep(_TAKEN_SECONDS)
 
     def watch(self) -> None:
         """From now on, resume interrupted runs, and record which runs this server works on."""
@@ -199,7 +235,8 @@ class BackgroundRuns(ABC, Generic[E]):
                 continuing = await call(self.runs.beat, list(here))
                 for run_id in here.keys() - continuing:
                     here[run_id].cancel()  # cancelled or taken over by another server
-                for run in await call(self.runs.take_over):
+                free = None if self.most is None else self.most - len(self._under_way)
+                for run in await call(self.runs.take_over, free):
                     if run.cancelled:
                         await call(self.runs.finish, run, "cancelled", {})
                     else:
@@ -210,7 +247,9 @@ class BackgroundRuns(ABC, Generic[E]):
                 self._outages.worked()
             except LorebindError as error:  # runs report their own errors
                 self._outages.failed(error)
-            await asyncio.sleep(BEAT_SECONDS)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), BEAT_SECONDS)
+            self._woken.clear()
 
     async def _end_orphans(self, seconds: float) -> bool:
         """End the runs that no server has worked on for this long, and that this one may not take
@@ -257,6 +296,8 @@ class BackgroundRuns(ABC, Generic[E]):
             if len(self._ended) > _RUNS_REMEMBERED:
                 del self._ended[next(iter(self._ended))]
             self._under_way.pop(run.run_id, None)
+            if self.most:
+                self.wake()  # it has time for another one
 
     def _is_refused(self, under_way: UnderWay[E]) -> bool:
         """Whether the run could not begin, so that its request is refused and nothing is stored."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind.plain_data import as_data
 from lorebind.server.background_runs import BackgroundRuns
+from lorebind.server.failure_log import OutageLog
 from lorebind.server.problems import ProblemError
 from lorebind.server.run_events import RunEvents
 from lorebind.server.state.runs import UnderWayError
@@ -30,12 +31,15 @@ if TYPE_CHECKING:
     from lorebind.project import Project
     from lorebind.server.background_runs import UnderWay
     from lorebind.server.state.runs import RequestedRun, RequestedRuns
+    from lorebind.server.state.workers import Workers
 
 _TURN_SECONDS = 1.0
 """Seconds that a request waits for the run of its documents to begin."""
 _MOST_SECONDS = 20.0
 """Seconds that it then waits for the end of the run."""
 
+_UNATTENDED = ("waiting", "interrupted")
+"""The statuses of runs on which no process works."""
 _RUNS = 20
 """Runs among which a completed one is looked for."""
 
@@ -51,15 +55,21 @@ class Ingests(BackgroundRuns[RunEvents]):
         runs: RequestedRuns,
         project_for: Callable[[str], Awaitable[Project]],
         log_failure: Callable[[str, BaseException], None],
+        *,
+        workers: Workers | None = None,
     ) -> None:
         """
         Args:
             runs: the stored runs.
             project_for: returns the project as a tenant sees it.
             log_failure: logs unexpected errors.
+            workers: those who work on all runs; None means this process.
         """
         super().__init__(runs, log_failure)
-        self._seen_by = project_for
+        self._seen_by, self._workers = project_for, workers
+        if workers is not None:
+            self.most = 0
+        self._missing = OutageLog("ingests wait", "workers take the waiting ingests")
         self._began = time.time()
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the server."""
@@ -79,14 +89,47 @@ class Ingests(BackgroundRuns[RunEvents]):
         Raises:
             LorebindError: the run failed.
         """
-        store = partial(self.runs.request, namespace, request, alone=False, for_any_server=True)
+        store = partial(
+            self.runs.request,
+            namespace,
+            request,
+            alone=False,
+            for_any_server=True,
+            for_workers=self.are_for_workers,
+        )
         run, _ = await call(store)
+        if self.are_for_workers:
+            return await self._added(run)
         under_way = self._start(run, waits=True)
         await under_way.begun(_TURN_SECONDS)
         if under_way.task.done() or under_way.events.has_begun:
             run = await self.ended(run, _MOST_SECONDS)
         if under_way.error is not None:
             raise under_way.error
+        return run
+
+    async def why_waiting(self, run: RequestedRun) -> str:
+        """Return why no process works on a run; empty if one does, or will."""
+        if self._workers is None or run.status not in _UNATTENDED:
+            return ""
+        return (await call(self._workers.live)).missing
+
+    async def tidy(self) -> None:
+        if self._workers is None:
+            return
+        waiting = await call(self.runs.vouch)
+        missing = (await call(self._workers.live)).missing if waiting else ""
+        if missing:
+            self._missing.failed(missing)
+        else:
+            self._missing.worked()
+
+    async def _added(self, run: RequestedRun) -> RequestedRun:
+        """Wait for the end of a run for added documents that a worker takes."""
+        if not await self.why_waiting(run):
+            run = await self.ended(run, _MOST_SECONDS)
+        if failed := run.outcome.get("error"):
+            raise ProblemError(failed["code"], failed["detail"])
         return run
 
     async def start(self, namespace: Namespace, declared: str) -> StartReport | None:

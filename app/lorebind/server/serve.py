@@ -6,7 +6,6 @@ import asyncio
 import math
 import os
 import signal
-import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from lorebind.server.app import make_app
+from lorebind.server.ending import LAST_SECONDS, Ending
 from lorebind.server.listening import close, is_loopback, listen, listening_at
 from lorebind.server.server import DRAIN_SECONDS, Server
 from lorebind_config.errors import UsageError
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     from lorebind.project import Project
 
-_LAST_SECONDS = 5
-"""Seconds for requests to report that they were interrupted; then, for third-party threads to
-end."""
 _INTERRUPTED = 130
 
 
@@ -101,7 +98,7 @@ async def _serve(
                 server_header=False,
             )
             where = f"unix:{uds}" if uds else _url(sockets[0])
-            ending = _Ending()
+            ending = Ending()
             running = _Uvicorn(config, server, signals, ending, lambda: tell(where))
             await server.start()
             assert server.starting is not None
@@ -112,21 +109,7 @@ async def _serve(
     finally:
         await server.stop()
     ending.code = 0
-    ending.within(_LAST_SECONDS)
-
-
-class _Ending:
-    """Ends the process even if third-party code hangs, because Python would wait for its thread."""
-
-    def __init__(self) -> None:
-        self.code = 1
-        """The exit code; 0 as soon as all of Lorebind's data is stored and closed."""
-
-    def within(self, seconds: float) -> None:
-        """End the process after some seconds, if it has not ended by then."""
-        timer = threading.Timer(seconds, lambda: os._exit(self.code))
-        timer.daemon = True
-        timer.start()
+    ending.within(LAST_SECONDS)
 
 
 class _Signals:
@@ -165,7 +148,7 @@ class _Uvicorn(uvicorn.Server):
         config: uvicorn.Config,
         server: Server,
         signals: _Signals,
-        ending: _Ending,
+        ending: Ending,
         tell: Callable[[], None],
     ) -> None:
         super().__init__(config)
@@ -189,11 +172,11 @@ class _Uvicorn(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # After the ingests, four waits may take their whole time: for the start, for connections,
         # for cancelled requests, and for closing the project.
-        self._ending.within(DRAIN_SECONDS + 4 * _LAST_SECONDS)
+        self._ending.within(DRAIN_SECONDS + 4 * LAST_SECONDS)
         drained = time.monotonic() + DRAIN_SECONDS
         await self._served.drain(DRAIN_SECONDS)
         left = max(drained - time.monotonic(), 0)
-        self.config.timeout_graceful_shutdown = math.ceil(left) + _LAST_SECONDS
+        self.config.timeout_graceful_shutdown = math.ceil(left) + LAST_SECONDS
         ending = asyncio.create_task(self._end_runs(left))
         try:
             await super().shutdown(sockets)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import time
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request, Security
 from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
-from pydantic import ValidationError
 
 from lorebind.knowledge_base import KnowledgeBase
 from lorebind.mcp.http import McpEndpoint
@@ -26,17 +23,16 @@ from lorebind.server.readiness import Readiness
 from lorebind.server.request_tasks import Changes, Connected
 from lorebind.server.state.knowledge_bases import StoredKnowledgeBases
 from lorebind.server.state.runs import RequestedRuns
-from lorebind.server.state.tables import open_state
+from lorebind.server.state.tables import open_state, refuse_alone
 from lorebind.server.state.tokens import Tokens
+from lorebind.server.state.workers import Workers
+from lorebind.server.tenant_projects import TenantProjects
 from lorebind.server.workflow_runs import WorkflowRuns
-from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.errors import MissingDependencyError
 from lorebind_knowledge.extensions.prometheus import Prometheus
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lorebind.project import Project
     from lorebind.server.state.tokens import Rights
 
@@ -59,6 +55,7 @@ class Server:
         self.project = project
         """The project as its files declare it."""
         self.database = open_state(config)
+        refuse_alone(config)
         self.tokens = Tokens(self.database)
         declared = config.project.server.authorization
         self.jwts = None if declared is None else Jwts(declared, config.environment)
@@ -68,7 +65,11 @@ class Server:
         self.prometheus = _prometheus_of(project)
         """The metrics of `/metrics`; None if the extra `telemetry` is not installed."""
         stored = partial(RequestedRuns, self.database, project.name, config.digest)
-        self.ingests = Ingests(stored(), self.project_for, self.log_failure)
+        self.projects = TenantProjects(project, self.stored)
+        workers = None
+        if config.project.server.ingests == "workers":
+            workers = Workers(self.database, project.name, config.digest)
+        self.ingests = Ingests(stored(), self.projects.of, self.log_failure, workers=workers)
         project.knowledge.start_with(self.ingests.start)
         self.workflow_runs = WorkflowRuns(
             stored(of_workflows=True), self.database, project, WORKFLOWS, self.log_failure
@@ -83,32 +84,10 @@ class Server:
         """Whether it is about to stop."""
         self.starting: asyncio.Task[None] | None = None
         """Ingests knowledge bases with `on_start`; its error is theirs."""
-        self._seen: dict[str, tuple[float, Project]] = {}
-        self._changes = 0
-
-    async def project_for(self, tenant: str) -> Project:
-        """Return the project with the knowledge bases that a tenant has created over the API.
-
-        Knowledge bases created on other servers are visible after half a second.
-        """
-        at, project = self._seen.get(tenant, (-_SEEN_SECONDS, self.project))
-        if time.monotonic() - at >= _SEEN_SECONDS:
-            now, changes = time.monotonic(), self._changes
-            stored = await call(self.stored.of, tenant)
-            declared = {kb.id for kb in self.project.config.project.knowledge_bases}
-            kbs = [read_stored(kb.declared) for kb in stored if kb.id not in declared]
-            project = self.project.with_knowledge_bases([kb for kb in kbs if kb is not None])
-            if len(self._seen) >= _MOST_CACHED:
-                self._seen.clear()
-            if changes == self._changes:  # otherwise, it may be the state before the change
-                self._seen[tenant] = now, project
-        return project
 
     def invalidate(self, tenant: str) -> None:
-        """Forget the cached project of a tenant that has created or deleted a knowledge base
-        here."""
-        self._changes += 1
-        self._seen.pop(tenant, None)
+        """Let everybody here see that a tenant has created or deleted a knowledge base here."""
+        self.projects.invalidate(tenant)
         self.mcp.changed(tenant)
 
     @property
@@ -193,24 +172,6 @@ def _prometheus_of(project: Project) -> Prometheus | None:
     return declared[0]
 
 
-_MOST_CACHED = 1000
-"""Maximum number of cached declarations, and of cached tenants."""
-_SEEN_SECONDS = 0.5
-
-
-def read_stored(declared: Mapping[str, Any]) -> KnowledgeBaseDeclaration | None:
-    """Return a stored declaration, or None if this version of Lorebind cannot read it."""
-    return _read_stored(json.dumps(declared))
-
-
-@lru_cache(_MOST_CACHED)  # every request of a tenant reads all of its declarations
-def _read_stored(text: str) -> KnowledgeBaseDeclaration | None:
-    try:
-        return KnowledgeBaseDeclaration.model_validate(json.loads(text))
-    except ValidationError:
-        return None
-
-
 # Coroutines although they await nothing, because FastAPI runs functions in slower threads.
 
 
@@ -237,7 +198,7 @@ def _requires(rights: Rights) -> Any:
 
 
 async def _seen(server: Annotated[Server, Depends(_server)]) -> Project:
-    return await server.project_for(server.project.config.tenant)
+    return await server.projects.of(server.project.config.tenant)
 
 
 TheServer = Annotated[Server, Depends(_server)]

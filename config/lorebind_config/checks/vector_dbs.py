@@ -43,6 +43,22 @@ def catalogs(project: ProjectDeclaration) -> Iterator[Problem]:
         taken.setdefault(place, vector_db.id)
 
 
+def workers(project: ProjectDeclaration) -> Iterator[Problem]:
+    """Find catalogs and a state that workers for the ingests of a server cannot reach."""
+    server = project.server
+    if server.ingests != "workers":
+        return
+    message = "ingests: workers needs PostgreSQL for {}"
+    for vector_db in project.vector_dbs_or_default:
+        if not (vector_db.is_existing or vector_db.is_shared):
+            what = f"the catalog of vector database {vector_db.id!r}"
+            hint = "declare its 'catalog' with a 'dsn', or use the type pgvector"
+            yield server.problem(("ingests",), message.format(what), hint)
+    if server.state is not None and server.state.dsn is None:
+        hint = "declare a 'dsn' instead of the 'path', or remove it"
+        yield server.problem(("ingests",), message.format("the server's 'state'"), hint)
+
+
 def engines(project: ProjectDeclaration) -> Iterator[Problem]:
     """Find an engine that does not exist, or that cannot reach a catalog from other processes."""
     ingestion = project.ingestion

@@ -59,6 +59,12 @@ class ServerDeclaration(Declaration):
         "it is beside the catalog of the default vector database if that is in PostgreSQL, else in "
         "the SQLite file `.lorebind/server.db`, which stays in use if it exists.",
     )
+    ingests: Literal["here", "workers"] = Field(
+        "here",
+        description="Where requested ingests and `ingest: on_start` run: `here` for the process of "
+        "a server, or `workers` for processes of `lorebind worker`, on any machine. They need "
+        "catalogs and `state` in PostgreSQL.",
+    )
     answer_seconds: float = Field(
         600,
         gt=0,

@@ -19,7 +19,7 @@ from lorebind_config.checks.template_checks import (
     unset_variables,
     workflow_templates,
 )
-from lorebind_config.checks.vector_dbs import catalogs, dimensions, engines, searches
+from lorebind_config.checks.vector_dbs import catalogs, dimensions, engines, searches, workers
 from lorebind_config.declarations.agents import AgentDeclaration
 from lorebind_config.declarations.base import Declaration, locate
 from lorebind_config.declarations.project import (
@@ -270,6 +270,7 @@ class _Loading:
             self.unset += unset_variables(workflow, self.environment)
         if not self.problems:  # it needs the values of complete declarations
             self.problems += engines(project)
+            self.problems += workers(project)
 
 
 def _unsupported(source: YamlSource) -> Problem:

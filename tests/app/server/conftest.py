@@ -132,6 +132,31 @@ def serving(
                 process.kill()
 
 
+@contextmanager
+def working(folder: Path, *options: str, **environ: str) -> Iterator[subprocess.Popen[str]]:
+    """Run `lorebind worker` of the project in a folder within the block, and stop it in order."""
+    command = [str(_forking[-1].commands / "lorebind"), "worker", "--project", str(folder)]
+    process = Forked(
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **environ},
+    )
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        assert first.startswith("waiting for "), first + process.communicate()[0]
+        yield process
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            output, _ = process.communicate(timeout=60)
+            assert process.returncode == 0, output
+    finally:
+        with process:
+            process.kill()
+
+
 def _wait_until(server: Process, probe: str) -> None:
     assert server.process.stdout is not None
     first = server.process.stdout.readline()

@@ -236,7 +236,7 @@ IN_A_SECOND = """\
 import sys
 from lorebind.cli import main
 from lorebind.server import serve
-serve.DRAIN_SECONDS, serve._LAST_SECONDS = 1, 1
+serve.DRAIN_SECONDS, serve.LAST_SECONDS = 1, 1
 sys.argv[0] = "lorebind"
 main()
 """

@@ -19,8 +19,9 @@ from lorebind.server.made_here import read_made
 from lorebind.server.openapi import IF_ABSENT, IF_MATCH
 from lorebind.server.paging import Paging
 from lorebind.server.problems import ProblemError
-from lorebind.server.server import SeenProject, Server, TheServer, Writer, read_stored
+from lorebind.server.server import SeenProject, Server, TheServer, Writer
 from lorebind.server.state.knowledge_bases import StoredKB
+from lorebind.server.tenant_projects import read_stored
 from lorebind_config.declarations.base import within
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.errors import NotFoundError

@@ -96,6 +96,7 @@ async def _starting(
             raise key_taken(error) from None
         except UnderWayError as error:
             raise _in_the_way(error.run) from None
+        waits_for = await server.ingests.why_waiting(run)
         path = request.url.path.rpartition("/")[0]
         headers = {"Location": f"{path}/runs/{run.run_id}"}
         if seconds := wait_seconds(prefer):
@@ -104,7 +105,8 @@ async def _starting(
             if failed := run.outcome.get("error"):
                 more = {"run_id": run.run_id}
                 raise ProblemError(failed["code"], failed["detail"], more, headers)
-        return json_response(_run_data(run), 202 if run.finished_at is None else 200, headers)
+        data = _run_data(run, waits_for="" if run.finished_at else waits_for)
+        return json_response(data, 202 if run.finished_at is None else 200, headers)
 
     return start
 
@@ -168,10 +170,11 @@ TheRun = Annotated[RequestedRun, Depends(_run)]
 
 
 @router.get("/runs/{run_id}", response_model=IngestRun)
-async def get_run(request: Request, kb: SeenKnowledgeBase, run: TheRun) -> Any:
+async def get_run(request: Request, server: TheServer, kb: SeenKnowledgeBase, run: TheRun) -> Any:
     """Return the status of a run and how far it is, and after its end the report or the error."""
     progress = await _progress(kb, run) if run.finished_at is None else None
-    return conditional(request, _run_data(run, progress))
+    waits_for = await server.ingests.why_waiting(run)
+    return conditional(request, _run_data(run, progress, waits_for))
 
 
 @router.delete("/runs/{run_id}", response_model=IngestRun)
@@ -194,9 +197,11 @@ async def run_events(
 
     A client that reconnects sends the id of its last event, and gets all events since then, up to
     the last 1024. Of a run that another server works on, or that ended long ago, only
-    `ingest_progressed` and `end` are sent.
+    `ingest_progressed` and `end` are sent. If it waits because there is no worker for it, `waiting`
+    says so.
     """
     last = last_event_id or 0
+    waits_for = ""
     progress: Mapping[str, int] | None = None
     while True:
         events = server.ingests.events(run)
@@ -208,6 +213,10 @@ async def run_events(
             progress = latest
             last = max(last + 1, time.time_ns() // 1000)
             yield ServerSentEvent(id=str(last), event="ingest_progressed", data=progress)
+        elif (why := await server.ingests.why_waiting(run)) != waits_for:
+            waits_for = why
+            last = max(last + 1, time.time_ns() // 1000)
+            yield ServerSentEvent(id=str(last), event="waiting", data={"waits_for": why})
         if run.finished_at is not None:
             break
         run = await server.ingests.ended(run, PROGRESS_SECONDS)
@@ -241,7 +250,9 @@ async def _find(server: Server, namespace: Namespace, run_id: str) -> RequestedR
     return run
 
 
-def _run_data(run: RequestedRun, progress: Mapping[str, int] | None = None) -> dict[str, Any]:
+def _run_data(
+    run: RequestedRun, progress: Mapping[str, int] | None = None, waits_for: str = ""
+) -> dict[str, Any]:
     """Convert a run to data: its id, status and request, then its progress, report or error."""
     return {
         "run_id": run.run_id,
@@ -250,6 +261,7 @@ def _run_data(run: RequestedRun, progress: Mapping[str, int] | None = None) -> d
         "request": dict(run.request),
         "requested_at": run.requested_at,
         "finished_at": run.finished_at,
+        "waits_for": waits_for or None,
         "progress": progress,
         "report": run.outcome.get("report"),
         "error": run.outcome.get("error"),

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 KEY_SECONDS = 24 * 3600
 """Seconds that an idempotency key is remembered."""
+CHANNEL = "lorebind_runs"
+"""The channel of PostgreSQL that wakes those who work on runs."""
 STALE_SECONDS = 10.0
 """Seconds without a sign of life after which a server counts as ended."""
 BEAT_SECONDS = 2.0
@@ -42,7 +44,8 @@ class RequestedRun:
     request: Mapping[str, Any]
     """The request: `action` and its arguments."""
     status: str
-    """`running`, `interrupted`, or the status in the report or the result."""
+    """`waiting` for a worker, `running`, `interrupted`, or the status in the report or the
+    result."""
     requested_at: float
     """Seconds since 1970."""
     finished_at: float | None = None
@@ -116,6 +119,7 @@ class RequestedRuns:
         *,
         alone: bool = True,
         for_any_server: bool = False,
+        for_workers: bool = False,
     ) -> tuple[RequestedRun, bool]:
         """Store a new run, unless one is running or the idempotency key was used before.
 
@@ -126,6 +130,7 @@ class RequestedRuns:
             digest: a digest that must be equal for requests with the same key.
             alone: whether it is refused while another such run of the knowledge base has not ended.
             for_any_server: whether a server with other declarations may take it over, too.
+            for_workers: whether it waits until another process takes it.
 
         Returns:
             The run, and whether it is new: false if the key was used before.
@@ -142,12 +147,15 @@ class RequestedRuns:
             open_ = f"{_OURS} and finished_at is null and alone = 1"
             if alone and (under_way := _read(sql, open_, **_owner(namespace))):
                 raise UnderWayError(under_way[0])
-            run = RequestedRun(namespace, uuid.uuid4().hex[:12], request, "running", now)
+            status, owner = ("waiting", "") if for_workers else ("running", self.owner)
+            run = RequestedRun(namespace, uuid.uuid4().hex[:12], request, status, now)
             row = run.ids | {"request": json.dumps(request), "status": run.status}
-            row |= {"requested_at": now, "owner": self.owner, "beat": 0.0, "cancelled": 0}
+            row |= {"requested_at": now, "owner": owner, "beat": 0.0, "cancelled": 0}
             row |= {"declarations": "" if for_any_server else self.declarations}
             sql.insert("server_runs", [row | {"alone": int(alone)}])
-            self._update_ours(sql, run, f"beat = {sql.now}")
+            _update(sql, run, f"beat = {sql.now}")
+            if for_workers:
+                _wake(sql)
             if key is not None:
                 whose = {"tenant": namespace.tenant, "project": namespace.project, "key": key}
                 used = {"digest": digest, "run_id": run.run_id, "used_at": now}
@@ -219,9 +227,11 @@ class RequestedRuns:
         return f"{run.requested_at!r} {run.run_id}"
 
     def cancel(self, run: RequestedRun) -> None:
-        """Ask the server that works on a run to cancel it."""
+        """Ask the process that works on a run to cancel it. One that still waits has ended then."""
         with self._database.writing() as sql:
             _update(sql, run, "cancelled = 1", " and finished_at is null")
+            _update(sql, run, _END, f"{_OPEN} and owner = ''", **_end("cancelled", {}))
+            _wake(sql)
 
     def beat(self, run_ids: list[str]) -> set[str]:
         """Record that this server still works on these runs, and return those to continue."""
@@ -257,15 +267,38 @@ class RequestedRuns:
         it."""
         with self._database.writing() as sql:
             self._update_ours(sql, run, f"status = 'interrupted', owner = '', beat = {sql.now}")
+            _wake(sql)
 
-    def take_over(self) -> list[RequestedRun]:
-        """Take over the runs that no server works on."""
+    def vouch(self) -> int:
+        """Record that waiting runs with these declarations still have a server, and return their
+        number."""
+        with self._database.writing() as sql:
+            return len(
+                sql.run(
+                    f"update server_runs set beat = {sql.now} where project = :project and {self._kind}"
+                    f"{_OPEN} and owner = '' and declarations = :declarations returning run_id",
+                    project=self._project,
+                    declarations=self.declarations,
+                )
+            )
+
+    def are_there_unattended(self) -> bool:
+        """Whether there are runs to take over."""
+        with self._database.reading() as sql:
+            return bool(self._unattended(sql, ours=True))
+
+    def take_over(self, most: int | None = None) -> list[RequestedRun]:
+        """Take over the runs that no process works on, and those that were cancelled meanwhile.
+
+        Args:
+            most: maximum number of runs, without the cancelled ones; None means all.
+        """
         with self._database.reading() as sql:  # takes no lock, and usually finds nothing
-            if not self._unattended(sql, ours=True):
+            if not self._to_take(sql, most):
                 return []
         with self._database.writing() as sql:
             lock(sql, "server_runs")
-            runs = self._unattended(sql, ours=True)
+            runs = self._to_take(sql, most)
             for run in runs:
                 changes = f"owner = :new_owner, status = 'running', beat = {sql.now}"
                 _update(sql, run, changes, new_owner=self.owner)
@@ -295,6 +328,11 @@ class RequestedRuns:
                 _update(sql, run, f"{_END}, owner = ''", **_end(status, outcome))
         return runs
 
+    def _to_take(self, sql: Sql, most: int | None) -> list[RequestedRun]:
+        runs = self._unattended(sql, ours=True)
+        cancelled = [run for run in runs if run.cancelled]
+        return [*cancelled, *[run for run in runs if not run.cancelled][:most]]
+
     def _unattended(self, sql: Sql, *, ours: bool, seconds: float = 0) -> list[RequestedRun]:
         """Return the runs that no server works on: their server has released them, or its last beat
         is long ago, or in the future: the clock was set back.
@@ -306,12 +344,14 @@ class RequestedRuns:
             ours: whether to return those that this server may take over, or all others.
             seconds: the minimum time since the last beat.
         """
+        # A server of the same declarations vouches for those that wait for a worker.
+        released = "owner = ''" if ours else "owner = '' and status <> 'waiting'"
         may = "(cancelled = 1 or declarations in ('', :declarations))"
         where = (
             f"project = :project and {self._kind} and finished_at is null"
             f" and {'' if ours else 'not '}{may}"
-            f" and (owner = '' or abs({sql.now} - beat) > :stale)"
-            f" and abs({sql.now} - beat) >= :seconds"
+            f" and ({released} or abs({sql.now} - beat) > :stale)"
+            f" and abs({sql.now} - beat) >= :seconds order by requested_at"
         )
         return _read(
             sql,
@@ -352,11 +392,18 @@ def _owner(namespace: Namespace) -> dict[str, Any]:
     return {name: getattr(namespace, name) for name in _OWNER.split(", ")}
 
 
+_OPEN = " and finished_at is null"
 _END = "status = :status, outcome = :outcome, finished_at = :now"
 
 
 def _end(status: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
     return {"status": status, "outcome": json.dumps(outcome), "now": time.time()}
+
+
+def _wake(sql: Sql) -> None:
+    """Wake those who work on runs, when the transaction is committed."""
+    if sql.is_postgres:
+        sql.run("select pg_notify(:channel, '')", channel=CHANNEL)
 
 
 def _update(sql: Sql, run: RequestedRun, changes: str, condition: str = "", **values: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_config.checks.template_checks import refuse_unset
+from lorebind_config.errors import UsageError
 from lorebind_config.project_files import STATE_FILE
 from lorebind_knowledge.database.databases import EmbeddedDatabase
 from lorebind_knowledge.database.tables import Tables
@@ -44,6 +45,9 @@ TABLES = Tables(
             tenant [name] not null, project [name] not null, run_id [name] not null,
             number bigint not null, kind [name] not null, event text not null,
             primary key (tenant, project, run_id, number))""",
+        """create table if not exists server_workers (
+            project [name] not null, declarations [name] not null, worker [name] primary key,
+            beat double precision not null)""",
         """create table if not exists server_idempotency (
             tenant [name] not null, project [name] not null, key [name] not null,
             digest [name] not null, run_id [name] not null, used_at double precision not null,
@@ -84,6 +88,22 @@ def open_state(loaded: LoadedProject) -> Database:
         ensure_schema=declared.ensure_schema,
         own_schema=declared.table_schema or "lorebind_server",
     )
+
+
+def refuse_alone(loaded: LoadedProject) -> None:
+    """Check that workers can reach the state, if they take its runs.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    server = loaded.project.server
+    shared = loaded.beside_state if server.state is None else server.state.dsn
+    if server.ingests == "workers" and shared is None:
+        raise UsageError(
+            "workers of other machines cannot take runs (server: { ingests: workers }), because "
+            f"the state of the server is in a file; move {STATE_FILE} away, or declare "
+            "server: { state: { dsn: … } }"
+        )
 
 
 def lock(sql: Sql, table: str) -> None:
