@@ -6,7 +6,7 @@ import json
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,14 @@ import pytest
 import yaml
 
 from lorebind import Project
+from lorebind.server.state.runs import RequestedRuns
+from lorebind.server.state.tables import open_state
 from lorebind_knowledge.records import BatchCounts
 from lorebind_knowledge.scale.pool import VERSION
 from tests.app import slow_embedder
 from tests.app.forked_python import CONSTANTS
 from tests.postgres import Server
+from tests.processes import connections, memory_peak
 from tests.torture.at_work import Processes, Running, until
 
 pytestmark = [
@@ -304,12 +307,36 @@ def test_what_a_worker_needs(shop: Shop, postgres: Server) -> None:
     ingest = shop.ingest()
     most = 0
     while ingest.code() is None:
-        most = max(most, connections(worker, postgres.port))
+        most = max(most, connections(worker.process, postgres.port))
     ingested(ingest)
     assert 2 <= most <= 5
-    status = Path(f"/proc/{worker.process}/status").read_text()
-    peak = int(status.partition("VmHWM:")[2].split()[0])
-    assert peak <= 200_000
+    assert memory_peak(worker.process) <= 200_000
+    ended(worker)
+
+
+def test_what_a_worker_with_an_ingest_needs(
+    shop: Shop, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more, although it writes the index too. The ingest was requested elsewhere."""
+    shop.declare(ingestion={"engine": "distributed"}, server={"ingests": "workers"})
+    worker = shop.worker()
+    monkeypatch.setenv("PG_DSN", str(shop.variables["PG_DSN"]))
+    monkeypatch.syspath_prepend(str(shop.root))
+    most = 0
+    with Project.load(shop.root) as project:
+        state = open_state(project.config)
+        runs = RequestedRuns(state, project.name, project.config.digest)
+        namespace = project.knowledge_base("docs").handle.namespace
+        request = {"action": "ingest", "workflow": None}
+        run, _ = runs.request(namespace, request, for_workers=True)
+        while (found := runs.find(namespace, run.run_id)) and found.finished_at is None:
+            most = max(most, connections(worker.process, postgres.port))
+        state.close()
+    assert found is not None
+    assert found.status == "completed", found
+    assert 3 <= most <= 5
+    assert memory_peak(worker.process) <= 200_000
+    assert set(shop.embedded.values()) == {1}
     ended(worker)
 
 
@@ -338,18 +365,6 @@ def test_a_provider_that_limits_its_callers(shop: Shop) -> None:
     assert set(shop.embedded.values()) == {1}
     assert len(shop.embedded) == DOCUMENTS
     ended(worker)
-
-
-def connections(running: Running, port: int) -> int:
-    """Return the number of connections of a process to a port of this machine."""
-    remote = f"0100007F:{port:04X}"
-    table = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    sockets = {f"socket:[{row[9]}]" for row in table if row[2] == remote and row[3] == "01"}
-    count = 0
-    for file in Path(f"/proc/{running.process}/fd").iterdir():
-        with suppress(FileNotFoundError):
-            count += str(file.readlink()) in sockets
-    return count
 
 
 def ingested(ingest: Running, *, alone: bool = False) -> str:

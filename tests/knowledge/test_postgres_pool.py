@@ -88,6 +88,10 @@ def test_the_largest_size_applies(
 ) -> None:
     """Users that name no size accept the size of the others."""
     users = [use(limits=Limits(max_size=each)) for each in sizes]
+    capped = use()
+    capped.limit(1)
+    assert capped._entered().size == 1  # as in a worker, whatever others ask for
+    capped.leave()
     assert {user._entered().size for user in users[-1:]} == {size}
     full = threading.Barrier(size + 1)
     impatient = use(timeout_seconds=0.05)

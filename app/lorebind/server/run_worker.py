@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from lorebind.project import Project
     from lorebind_knowledge.scale.worker import Worker
 
+_CONNECTIONS = 2
+"""Maximum number of connections for statements, as of a worker that embeds. Others are for
+notifications and for the lock of each ingest."""
 _STOP_SECONDS = 25.0
 """Seconds that the code of a project may take when the worker is told to stop."""
 
@@ -42,6 +45,7 @@ class RunWorker:
         refuse_alone(config)
         database = open_state(config)
         assert isinstance(database, PostgresDatabase)
+        database.limit_connections(_CONNECTIONS)
         self._database, self._notifications = database, Notifications(database)
         runs = RequestedRuns(database, project.name, config.digest)
         projects = TenantProjects(project, StoredKnowledgeBases(database, project.name))

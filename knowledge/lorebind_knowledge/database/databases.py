@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from lorebind_config.errors import StoreError
 from lorebind_config.namespace import digest
 from lorebind_knowledge.database.postgres_address import import_psycopg
-from lorebind_knowledge.database.postgres_connections import Connections
+from lorebind_knowledge.database.postgres_connections import IDLE_SECONDS, Connections
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.database.sqlite import SqliteDatabase
 from lorebind_knowledge.database.tables import script
@@ -106,6 +106,7 @@ class PostgresDatabase:
         *,
         ensure_schema: bool = True,
         own_schema: str | Callable[[], str] | None = None,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         """
         Args:
@@ -114,12 +115,14 @@ class PostgresDatabase:
             ensure_schema: whether to create the tables. If not, an error shows the SQL for it.
             own_schema: the schema of the tables, created with them, or a function that returns it
                 at the first use; None means the connection's.
+            idle_seconds: see there.
         """
         self._name = f"{tables.name} in PostgreSQL at {address}"
         self.key = address.key
         """Equal for databases with the same connections."""
         self.address, self.ensure_schema = address, ensure_schema
         self._tables, self._own_schema = tables, own_schema
+        self._idle_seconds = idle_seconds
         self.threads = Threads()
         self._has_tables = False
         self._nothing = EmbeddedDatabase(None, tables)
@@ -130,7 +133,9 @@ class PostgresDatabase:
 
     @cached_property
     def _connections(self) -> Connections:
-        return Connections(self.address, self._name, own_schema=self._schema)
+        return Connections(
+            self.address, self._name, own_schema=self._schema, idle_seconds=self._idle_seconds
+        )
 
     @contextmanager
     def writing(self) -> Iterator[Sql]:
@@ -174,7 +179,10 @@ class PostgresDatabase:
             yield connection
 
     def limit_connections(self, count: int) -> None:
-        """Use at most this many connections; call it before any is in use."""
+        """Allow the process at most this many connections for statements to this PostgreSQL.
+
+        Call it before any is in use. Each lock and the notifications have one of their own.
+        """
         self._connections.limit(count)
 
     def beside(self, tables: Tables, name: str) -> PostgresDatabase:

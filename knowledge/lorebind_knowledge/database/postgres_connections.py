@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.postgres_pool import Pool
 
 IDLE_SECONDS = 10.0
-"""Seconds that the server lets an idle writer, which may be suspended, keep its locks. Shorter than
-a lease."""
+"""Seconds that the server lets an idle writer, which may be suspended, keep its locks. Those of a
+lease are fewer than it has."""
 
 
 class Connections:
@@ -34,6 +34,7 @@ class Connections:
         timeout_seconds: float = 30,
         lock_seconds: float | None = None,
         own_schema: str | None = None,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         """
         Args:
@@ -44,6 +45,7 @@ class Connections:
             lock_seconds: seconds a writer waits for locks of others; None means the server's
                 setting.
             own_schema: the schema that transactions use; None means the address's.
+            idle_seconds: see `IDLE_SECONDS`.
         """
         self.name = name
         self._address = address
@@ -52,6 +54,7 @@ class Connections:
         self.begin_reading = f"begin isolation level repeatable read, read only{self._enter}"
         """The statement that begins a transaction of `reading`."""
         self._wait = "" if lock_seconds is None else f"; set local lock_timeout = '{lock_seconds}s'"
+        self._idle = f"set local idle_in_transaction_session_timeout = '{idle_seconds:g}s'"
         self._limits = limits or Limits()
         self._timeout_seconds = timeout_seconds
         self._errors = import_psycopg().errors
@@ -85,10 +88,7 @@ class Connections:
     def writing(self) -> Iterator[psycopg.Connection]:
         """Open a transaction that is committed at the end of the block, or rolled back."""
         # A writer that is suspended in a transaction must not block others.
-        begin = (
-            "begin isolation level read committed; set local"
-            f" idle_in_transaction_session_timeout = '{IDLE_SECONDS:g}s'{self._wait}{self._enter}"
-        )
+        begin = f"begin isolation level read committed; {self._idle}{self._wait}{self._enter}"
         with self._connected(begin) as connection:
             connection.execute(begin)
             yield connection
@@ -119,9 +119,9 @@ class Connections:
             pool.leave(self)
 
     def limit(self, count: int) -> None:
-        """Ask for at most this many connections, from the next use on."""
+        """Allow the process at most this many connections in the pool, from the next use on."""
         self.leave()
-        self._limits = Limits(max_size=count)
+        self._limits = self._limits._replace(cap=count)
 
     @contextmanager
     def _connected(self, begin: str) -> Iterator[psycopg.Connection]:

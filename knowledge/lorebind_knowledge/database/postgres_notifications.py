@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from lorebind_config.errors import StoreError
 
@@ -16,46 +19,77 @@ if TYPE_CHECKING:
 
 _PAUSE_SECONDS = 0.5
 """Seconds until the thread looks for new channels, or connects again."""
+_log = logging.getLogger("lorebind")
 _PROBE, _PROBE_SECONDS = "lorebind_probe", 5.0
 
 
 class Notifications:
-    """Calls functions when notifications arrive. They run in the thread, and must not block.
+    """Calls functions when notifications arrive. They run in a thread, and must not block.
 
-    Notifications during an outage are lost: callers look at the tables from time to time too.
+    All notifications of a process from one PostgreSQL share a connection. Those that come during an
+    outage are lost: callers look at the tables from time to time too.
     """
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
-        self._listeners: dict[str, Callable[[str], object]] = {}
-        self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-        self.are_received = False
+        self.listeners: dict[str, Callable[[str], object]] = {}
+        """The functions by channel."""
+        self._receiver: _Receiver | None = None
+
+    @property
+    def are_received(self) -> bool:
         """Whether the connection is open at the moment."""
+        return self._receiver is not None and self._receiver.is_connected
 
     def listen(self, channel: str, on_payload: Callable[[str], object]) -> None:
         """Call a function with the payload of each notification of a channel, from soon on."""
-        with self._lock:
-            self._listeners[channel] = on_payload
-            if self._thread is None or not self._thread.is_alive():  # as after a fork
-                self._closed.clear()
-                self._thread = threading.Thread(
-                    target=self._receive, name="lorebind-notifications", daemon=True
-                )
-                self._thread.start()
+        self.listeners[channel] = on_payload
+        with _lock:
+            key = (os.getpid(), self._database.key)
+            receiver = _receivers.get(key)
+            if receiver is None or not receiver.enter(self):
+                receiver = _receivers[key] = _Receiver(self._database, self)
+            self._receiver = receiver
 
     def stop(self, channel: str) -> None:
-        with self._lock:
-            self._listeners.pop(channel, None)
+        self.listeners.pop(channel, None)
 
     def close(self) -> None:
-        self._closed.set()
-        with self._lock:
-            thread, self._thread = self._thread, None
-            self._listeners.clear()
-        if thread is not None:
-            thread.join()
+        self.listeners.clear()
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.leave(self)
+
+
+class _Receiver:
+    """A thread with the connection of all `Notifications` of a process from one database."""
+
+    def __init__(self, database: PostgresDatabase, first: Notifications) -> None:
+        self._database = database
+        self._members = [first]
+        self._changing = threading.Lock()
+        self._closed = threading.Event()
+        self.is_connected = False
+        self._thread = threading.Thread(
+            target=self._receive, name="lorebind-notifications", daemon=True
+        )
+        self._thread.start()
+
+    def enter(self, member: Notifications) -> bool:
+        """Receive for another one too; return whether that is possible: this one may have ended."""
+        with self._changing:
+            if not self._closed.is_set() and member not in self._members:
+                self._members = [*self._members, member]
+            return not self._closed.is_set() and self._thread.is_alive()
+
+    def leave(self, member: Notifications) -> None:
+        """End for one of them. The last one waits until the connection is closed."""
+        with self._changing:
+            self._members = [each for each in self._members if each is not member]
+            if self._members:
+                return
+            self._closed.set()
+        self._thread.join()
 
     def _receive(self) -> None:
         while not self._closed.is_set():
@@ -65,19 +99,42 @@ class Notifications:
             except StoreError:
                 self._closed.wait(_PAUSE_SECONDS)
             finally:
-                self.are_received = False
+                self.is_connected = False
 
     def _serve(self, connection: psycopg.Connection) -> None:
         heard: set[str] = set()
         while not self._closed.is_set():
-            for channel in self._listeners.keys() - heard:
+            wanted = {channel for member in self._members for channel in list(member.listeners)}
+            for channel in wanted - heard:
                 connection.execute(f'listen "{channel}"')
                 heard.add(channel)
-            self.are_received = True
+            self.is_connected = True
             for notification in connection.notifies(timeout=_PAUSE_SECONDS):
-                on_payload = self._listeners.get(notification.channel)
-                if on_payload is not None:
-                    on_payload(notification.payload)
+                for member in self._members:
+                    on_payload = member.listeners.get(notification.channel)
+                    if on_payload is not None:
+                        _call(on_payload, notification.payload)
+
+
+def _call(on_payload: Callable[[str], object], payload: str) -> None:
+    try:
+        on_payload(payload)
+    except Exception:  # such as that of a closed event loop; the others go on
+        _log.exception("a notification was not received")
+
+
+_receivers: WeakValueDictionary[tuple[int, str], _Receiver] = WeakValueDictionary()
+"""By process and database."""
+_lock = threading.Lock()
+
+
+def _after_fork_in_child() -> None:
+    global _lock  # a thread that does not exist here may hold it
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def refuse_pooler(database: PostgresDatabase) -> None:

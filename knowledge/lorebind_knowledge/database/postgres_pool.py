@@ -35,12 +35,14 @@ _CHECK_SECONDS = 10.0
 
 
 class Limits(NamedTuple):
-    """The size that a user of a pool asks for. The largest of all users applies."""
+    """The size that a user of a pool asks for. The largest of all users applies, up to a cap."""
 
     min_size: int = 0
     """Number of idle connections that stay open."""
     max_size: int | None = None
     """Maximum number of connections in use at the same time; None means what others ask for."""
+    cap: int | None = None
+    """The same, also where others ask for more."""
 
 
 class Pool:
@@ -138,7 +140,8 @@ class Pool:
         limits = list(self._users.values())
         self._min_size = max((each.min_size for each in limits), default=0)
         sizes = [each.max_size for each in limits if each.max_size is not None]
-        self.size = max(sizes, default=DEFAULT_SIZE)
+        caps = [each.cap for each in limits if each.cap is not None]
+        self.size = min([max(sizes, default=DEFAULT_SIZE), *caps])
 
     def _renew(self) -> None:
         self._idle: list[tuple[float, psycopg.Connection]] = []

@@ -10,6 +10,7 @@ from lorebind_config.namespace import digest
 from lorebind_config.project_files import DATA_FOLDER
 from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.leases import SECONDS
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ _METHODS = ("add", "nearest", "get", "delete", "count", "drop", "close")
 _FLAGS = ("is_exact", "filters", "returns_vectors", "counts_fast")
 """Attributes that classes derived from `VectorStore` inherit."""
 _LONGEST_NAME = 63
+_IDLE_PART = 0.75
+"""The part of a lease for which a suspended writer may keep locks."""
 
 
 def make_store(
@@ -76,11 +79,18 @@ def _catalog(
     if declared.dsn is None:
         path = environment.root / environment.fill(declared.path)
         return Catalog(path, **settings)
-    return Catalog(postgres=catalog_database(declaration, environment), **settings)
+    return Catalog(postgres=catalog_database(declaration, environment, lease_seconds), **settings)
 
 
-def catalog_database(declaration: VectorDBBase, environment: Environment) -> PostgresDatabase:
+def catalog_database(
+    declaration: VectorDBBase, environment: Environment, lease_seconds: float | None = None
+) -> PostgresDatabase:
     """Return the database of a catalog that is in PostgreSQL. It opens nothing before it is used.
+
+    Args:
+        declaration: the vector database.
+        environment: the environment of the project.
+        lease_seconds: the shortest duration of a lease; None means the default.
 
     Raises:
         MissingVariableError: a variable that the declaration uses is not set.
@@ -91,6 +101,7 @@ def catalog_database(declaration: VectorDBBase, environment: Environment) -> Pos
     from lorebind_knowledge.catalog.schema import CATALOG
     from lorebind_knowledge.database.databases import PostgresDatabase
     from lorebind_knowledge.database.postgres_address import PostgresAddress
+    from lorebind_knowledge.database.postgres_connections import IDLE_SECONDS
 
     schema = declared.table_schema or _schema_of(declaration.id)
     return PostgresDatabase(
@@ -98,6 +109,7 @@ def catalog_database(declaration: VectorDBBase, environment: Environment) -> Pos
         CATALOG,
         ensure_schema=declared.ensure_schema,
         own_schema=None if hasattr(declaration, "own_catalog") else schema,
+        idle_seconds=min(IDLE_SECONDS, _IDLE_PART * (lease_seconds or SECONDS)),
     )
 
 

@@ -273,14 +273,13 @@ class RequestedRuns:
         """Record that waiting runs with these declarations still have a server, and return their
         number."""
         with self._database.writing() as sql:
-            return len(
-                sql.run(
-                    f"update server_runs set beat = {sql.now} where project = :project and {self._kind}"
-                    f"{_OPEN} and owner = '' and declarations = :declarations returning run_id",
-                    project=self._project,
-                    declarations=self.declarations,
-                )
+            rows = sql.run(
+                f"update server_runs set beat = {sql.now} where project = :project and {self._kind}"
+                f"{_OPEN} and owner = '' and declarations = :declarations returning run_id",
+                project=self._project,
+                declarations=self.declarations,
             )
+        return len(rows)
 
     def are_there_unattended(self) -> bool:
         """Whether there are runs to take over."""
