@@ -329,11 +329,11 @@ def test_what_a_worker_with_an_ingest_needs(
         namespace = project.knowledge_base("docs").handle.namespace
         request = {"action": "ingest", "workflow": None}
         run, _ = runs.request(namespace, request, for_workers=True)
-        while (found := runs.find(namespace, run.run_id)) and found.finished_at is None:
+        while (latest := runs.find(namespace, run.run_id)) and latest.finished_at is None:
             most = max(most, connections(worker.process, postgres.port))
         state.close()
-    assert found is not None
-    assert found.status == "completed", found
+    assert latest is not None
+    assert latest.status == "completed", latest
     assert 3 <= most <= 5
     assert memory_peak(worker.process) <= 200_000
     assert set(shop.embedded.values()) == {1}

@@ -22,16 +22,16 @@ WAIT = 30
 
 @pytest.fixture
 def notifications(dsn: str) -> Iterator[Callable[[], Notifications]]:
-    made: list[Notifications] = []
+    opened: list[Notifications] = []
 
     def make() -> Notifications:
         address = PostgresAddress(f"{dsn}&application_name=hearing")
         database = PostgresDatabase(address, Tables("test", 1, ()))
-        made.append(Notifications(database))
-        return made[-1]
+        opened.append(Notifications(database))
+        return opened[-1]
 
     yield make
-    for each in made:
+    for each in opened:
         each.close()
 
 

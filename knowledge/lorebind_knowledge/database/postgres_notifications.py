@@ -104,8 +104,8 @@ class _Receiver:
     def _serve(self, connection: psycopg.Connection) -> None:
         heard: set[str] = set()
         while not self._closed.is_set():
-            wanted = {channel for member in self._members for channel in list(member.listeners)}
-            for channel in wanted - heard:
+            needed = {channel for member in self._members for channel in list(member.listeners)}
+            for channel in needed - heard:
                 connection.execute(f'listen "{channel}"')
                 heard.add(channel)
             self.is_connected = True

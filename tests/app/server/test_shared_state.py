@@ -171,19 +171,19 @@ def test_servers_that_start_together_ingest_once(tmp_path: Path, dsn: str) -> No
     file = slow.folder / "lorebind.yaml"
     file.write_text(file.read_text().replace("- id: texts", "- id: texts\n  ingest: on_start"))
     where = "/knowledge-bases/texts/runs"
-    with serving(slow.folder, ready=False, **slow.environ) as first, first.client() as one:
+    with serving(slow.folder, ready=False, **slow.environ) as first, first.client() as here:
         slow.wait_for(1)
-        with serving(slow.folder, ready=False, **slow.environ) as second, second.client() as two:
-            statuses = [api.get("http://localhost/readyz").status_code for api in (one, two)]
+        with serving(slow.folder, ready=False, **slow.environ) as second, second.client() as there:
+            statuses = [api.get("http://localhost/readyz").status_code for api in (here, there)]
             assert statuses == [503, 503]
             first.process.kill()
             assert first.process.wait() == -signal.SIGKILL
             slow.let_through(100)
             deadline = time.monotonic() + 30
-            while two.get("http://localhost/readyz").status_code != 200:
+            while there.get("http://localhost/readyz").status_code != 200:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
-            (run,) = two.get(where).json()["items"]
+            (run,) = there.get(where).json()["items"]
     assert run["status"] == "completed"
     assert len(slow.embedded()) <= DOCUMENTS + BATCH
     assert len(set(slow.embedded())) == DOCUMENTS
