@@ -366,7 +366,10 @@ async def test_mistakes_are_logged_without_secrets(
     dsn = "postgresql://me:pa55word@db.internal/kb"
     monkeypatch.setenv("KEPT_AT", dsn)
     more = {
-        "vector_dbs": [{"id": "there", "type": "pgvector", "config": {"dsn": "{{ .env.KEPT_AT }}"}}]
+        "vector_dbs": [
+            {"id": "there", "type": "pgvector", "config": {"dsn": "{{ .env.KEPT_AT }}"}}
+        ],
+        "server": {"state": {"path": "state.db"}},
     }
     kbs = [{**PROJECT["knowledge_bases"][0], "vector_db": "there"}]
     async with served(tmp_path, {**more, "knowledge_bases": kbs}) as here:
