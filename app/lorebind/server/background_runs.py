@@ -91,6 +91,8 @@ class BackgroundRuns(ABC, Generic[E]):
         requested here or have lost their process; 0 leaves all to others."""
         self._watching: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
+        self._taking = asyncio.Lock()
+        """Held from taking runs over until they have started here."""
         self._is_stopping = False
         what = "the state of the server"
         self._outages = OutageLog(f"{what} cannot be reached", f"{what} can be reached again")
@@ -196,10 +198,12 @@ class BackgroundRuns(ABC, Generic[E]):
     async def idle(self) -> None:
         """Wait until it works on no run, and none is to be taken over."""
         while True:
+            async with self._taking:
+                are_left: bool = await call(self.runs.are_there_unattended)
+                if not (are_left or self._under_way):
+                    return
             if self._under_way:
                 await asyncio.wait({under_way.task for under_way in self._under_way.values()})
-            elif not await call(self.runs.are_there_unattended):
-                return
             self.wake()
             await asyncio.sleep(_TAKEN_SECONDS)
 
@@ -227,6 +231,8 @@ class BackgroundRuns(ABC, Generic[E]):
             with suppress(LorebindError):
                 await call(self.runs.interrupt, under_way.run)
             await under_way.events.end()
+        with suppress(LorebindError):
+            await call(self.runs.interrupt_all)  # also what was taken over at the very end
 
     async def _watch(self) -> None:
         while True:
@@ -235,13 +241,7 @@ class BackgroundRuns(ABC, Generic[E]):
                 continuing = await call(self.runs.beat, list(here))
                 for run_id in here.keys() - continuing:
                     here[run_id].cancel()  # cancelled or taken over by another server
-                free = None if self.most is None else self.most - len(self._under_way)
-                for run in await call(self.runs.take_over, free):
-                    if run.cancelled:
-                        await call(self.runs.finish, run, "cancelled", {})
-                    else:
-                        log.info("resuming run %s", run.run_id)
-                        self._start(run, waits=True)
+                await self._take_over()
                 await self._end_orphans(_ORPHAN_SECONDS)
                 await self.tidy()
                 self._outages.worked()
@@ -250,6 +250,16 @@ class BackgroundRuns(ABC, Generic[E]):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), BEAT_SECONDS)
             self._woken.clear()
+
+    async def _take_over(self) -> None:
+        async with self._taking:
+            free = None if self.most is None else self.most - len(self._under_way)
+            for run in await call(self.runs.take_over, free):
+                if run.cancelled:
+                    await call(self.runs.finish, run, "cancelled", {})
+                else:
+                    log.info("resuming run %s", run.run_id)
+                    self._start(run, waits=True)
 
     async def _end_orphans(self, seconds: float) -> bool:
         """End the runs that no server has worked on for this long, and that this one may not take

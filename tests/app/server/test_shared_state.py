@@ -22,6 +22,7 @@ from lorebind_knowledge.plumbing.bridge import call
 from tests.app.forked_python import CONSTANTS
 
 from .conftest import PROJECT, problem, serving, write_project
+from .desk import write_desk
 from .in_process import served
 from .test_runs import BATCH, DOCUMENTS, SOON, Slow, events, wait_for_end
 from .test_workflows import noted

@@ -269,6 +269,13 @@ class RequestedRuns:
             self._update_ours(sql, run, f"status = 'interrupted', owner = '', beat = {sql.now}")
             _wake(sql)
 
+    def interrupt_all(self) -> None:
+        """Release all runs that this process still has."""
+        with self._database.reading() as sql:
+            runs = _read(sql, f"{self._kind}{_OPEN} and owner = :owner", owner=self.owner)
+        for run in runs:
+            self.interrupt(run)
+
     def vouch(self) -> int:
         """Record that waiting runs with these declarations still have a server, and return their
         number."""
