@@ -38,7 +38,7 @@ _RUNS_REMEMBERED = 16
 _ORPHANED = ProblemError(
     "declarations_changed",
     "the server that worked on the run has ended, and the project's declarations have changed "
-    "since; request it again",
+    "since; request it again, or resume the thread of a workflow",
 )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lorebind.server.state.runs import RequestedRun
     from lorebind_bindings.workflow.events.events import RunEvent
 
-_PAUSE_SECONDS = 0.02
+_PAUSE_SECONDS = 0.05
 """Seconds between two transactions, in which more events gather."""
 _OUTAGE_SECONDS = 1.0
 """Seconds between two attempts while the state cannot be reached."""

@@ -87,7 +87,7 @@ def events_in(text: str) -> list[tuple[int, str, dict[str, Any]]]:
 
 async def test_a_run_outlives_its_request(tmp_path: Path) -> None:
     """Several readers get all events, also late ones, and those that reconnect the rest."""
-    async with in_process(tmp_path, seconds=5) as (_, api):
+    async with in_process(tmp_path) as (_, api):
         where, begun = await begin(api, "slow/runs", slow("b", 0.3) | {"thread_id": "t"})
         assert (begun["status"], begun["thread_id"]) == ("running", "t")
         early, other = await asyncio.gather(followed(api, where), followed(api, where))

@@ -45,7 +45,8 @@ def await_run(api: httpx.Client, folder: Path, name: str) -> str:
 
 
 @UNCLOSED
-def test_a_command_survives_a_server_that_is_killed(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_command_survives_its_server(folder: Path, tmp_path: Path, how: signal.Signals) -> None:
     """Each event arrives once, in order, and no finished task runs again."""
     address, environ = tmp_path / "address", {CONSTANTS: json.dumps(SOON)}
     results: list[Any] = []
@@ -66,8 +67,8 @@ def test_a_command_survives_a_server_that_is_killed(folder: Path, tmp_path: Path
         await_run(api, folder, "killed")
         while "wait" not in [event.task for event in sink.events]:
             time.sleep(0.02)
-        server.process.kill()
-        server.process.wait(60)
+        server.process.send_signal(how)
+        assert server.process.wait(60) == (0 if how == signal.SIGTERM else -how)
     address.unlink()
     with serving(folder, **environ) as server:
         address.symlink_to(server.socket)
