@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.injecting import inject, inject_given
 from lorebind_bindings.models import naming_failures
+from lorebind_bindings.observing import model_call
 from lorebind_bindings.previewing import preview
 from lorebind_bindings.prompt_template import literal
 from lorebind_bindings.structured_output import StructuredOutput, texts_in
@@ -169,7 +170,7 @@ async def answer(
         try:
             await prepared.loop.open()
             while True:
-                with naming_failures(model):
+                with model_call(service.events, model) as observed, naming_failures(model):
                     client = prepared.loop.client(model)
                     response: AIMessage = await call_client(
                         partial(client.invoke, **prepared.settings),
@@ -177,6 +178,7 @@ async def answer(
                         prepared.messages,
                         request.config,
                     )
+                    observed.reply(response)
                 if not await prepared.goes_on(response):
                     return await _finish(prepared, response)
         finally:
@@ -204,6 +206,7 @@ class AnswerStream:
         """See `answer` for the arguments. The errors that it raises are raised while reading."""
         self._prepare = partial(_prepare, service, bindings, model, counter, request, on_reply)
         self._model, self._config = model, request.config
+        self._calling = partial(model_call, service.events, model, is_current=False)
         self._tenant = service.tenant  # the stream may be read as another tenant
         self._begun = False
         self._whole: Any = None
@@ -262,7 +265,7 @@ class AnswerStream:
             await prepared.loop.open()
             while True:
                 self._whole = None
-                with naming_failures(self._model):
+                with self._calling() as observed, naming_failures(self._model):
                     client = prepared.loop.client(self._model)
                     chunks: Any = client.astream(
                         prepared.messages, self._config, **prepared.settings
@@ -271,6 +274,7 @@ class AnswerStream:
                         while (chunk := await self._anext(chunks)) is not None:
                             if (text := self._heard(chunk)) and not prepared.loop.output:
                                 yield text
+                    observed.reply(self._whole)
                 if not await self._goes_on(prepared):
                     break
         finally:
@@ -286,7 +290,7 @@ class AnswerStream:
             run(prepared.loop.open())
             while True:
                 self._whole = None
-                with naming_failures(self._model):
+                with self._calling() as observed, naming_failures(self._model):
                     client = prepared.loop.client(self._model)
                     chunks: Any = client.stream(
                         prepared.messages, self._config, **prepared.settings
@@ -295,6 +299,7 @@ class AnswerStream:
                         while (chunk := self._next(chunks)) is not None:
                             if (text := self._heard(chunk)) and not prepared.loop.output:
                                 yield text
+                    observed.reply(self._whole)
                 if not run(self._goes_on(prepared)):
                     break
         finally:
@@ -366,6 +371,7 @@ async def _prepare(
         config=request.config,
         numbered=len(injection.offered),
         on_reply=on_reply,
+        events=service.events,
     )
     if request.output_schema is not None:
         loop.output = StructuredOutput(request.output_schema, model)

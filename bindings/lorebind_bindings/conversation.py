@@ -6,7 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.models import naming_failures
+from lorebind_bindings.observing import model_call
 from lorebind_config.errors import LorebindError, UsageError
+from lorebind_knowledge.events import Events
 from lorebind_knowledge.plumbing.bridge import call, call_client
 from lorebind_knowledge.text.splitting import words_of
 
@@ -40,6 +42,7 @@ async def texts_to_search(
     question: str,
     history: Sequence[BaseMessage] = (),
     config: RunnableConfig | None = None,
+    events: Events | None = None,
 ) -> list[str | LorebindError]:
     """Return the text to search for per binding, or the error of the model that condenses.
 
@@ -51,6 +54,7 @@ async def texts_to_search(
         question: the user's question.
         history: the messages before the question.
         config: its callbacks are notified of model calls.
+        events: receives `model_called`.
 
     Raises:
         UsageError: a binding names a model but was made without it, see `ModelPool.condensing`.
@@ -64,7 +68,7 @@ async def texts_to_search(
         for binding in bindings
         if binding.settings.condense.model
     }
-    asking = (condensed(binding, question, history, config) for binding in named.values())
+    asking = (condensed(binding, question, history, config, events) for binding in named.values())
     # An error concerns only the bindings that name the model; `on_error` may tolerate it.
     questions = dict(zip(named, await asyncio.gather(*asking, return_exceptions=True), strict=True))
     for failure in questions.values():
@@ -100,6 +104,7 @@ async def condensed(
     question: str,
     history: Sequence[BaseMessage],
     config: RunnableConfig | None = None,
+    events: Events | None = None,
 ) -> str:
     """Ask the chat model of a binding to rewrite a question so that it can be understood alone.
 
@@ -125,6 +130,7 @@ async def condensed(
     prompt = [("system", _INSTRUCTIONS), ("human", prompted)]
     # LangGraph omits calls with this tag from its message stream: they are not part of the answer.
     quiet: Any = {**(config or {}), "tags": ["nostream"], "run_name": "lorebind condense"}
-    with naming_failures(model):
+    with model_call(events or Events(), model) as observed, naming_failures(model):
         answer = await call_client(model.invoke, model.ainvoke, prompt, quiet)
+        observed.reply(answer)
     return str(answer.text).strip() or question

@@ -148,7 +148,7 @@ async def retrieve(
             _warn(notice)
         return BoundResult(binding, result, searched_for=text)
 
-    texts = await texts_to_search(bindings, question, history, config)
+    texts = await texts_to_search(bindings, question, history, config, service.events)
     return list(await asyncio.gather(*map(search, bindings, texts)))
 
 

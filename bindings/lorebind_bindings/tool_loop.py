@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lorebind_bindings.mcp_servers import McpServer
+from lorebind_bindings.observing import tool_call
 from lorebind_bindings.structured_output import ANSWER_TOOL
 from lorebind_config.errors import LorebindError, ModelError, UsageError, did_you_mean
 from lorebind_config.redaction import redacted_message
+from lorebind_knowledge.events import Events
 from lorebind_knowledge.plumbing.bridge import call_client, only_errors
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ class ToolLoop:
     numbered: int = 0
     """Number of passages that already have a number."""
     on_reply: OnReply | None = None
+    events: Events = field(default_factory=Events)
+    """Receives `tool_called`, and makes spans."""
     rounds: list[AIMessage] = field(default_factory=list)
     """The model's messages before its answer, one per round."""
     tool_replies: list[BaseMessage] = field(default_factory=list)
@@ -184,7 +188,13 @@ class ToolLoop:
         if call["name"] == ANSWER_TOOL and self.output is not None:
             return _error(call, wrong)
         start = time.perf_counter()
-        reply = await self._result(call, offered, response)
+        if call["name"] in offered:
+            with tool_call(self.events, call) as observed:
+                reply = await self._result(call, offered, response)
+                observed.data["status"] = reply.status
+        else:  # no name of a metric: models invent any
+            text = f"There is no tool {call['name']!r}; {did_you_mean(call['name'], offered)}"
+            reply = _error(call, text)
         if self.on_reply is not None:
             self.on_reply(call, reply, time.perf_counter() - start)
         return reply
@@ -193,8 +203,6 @@ class ToolLoop:
         self, call: ToolCall, offered: dict[str, BaseTool], response: AIMessage
     ) -> ToolMessage:
         name = call["name"]
-        if name not in offered:
-            return _error(call, f"There is no tool {name!r}; {did_you_mean(name, offered)}")
         try:
             with only_errors():
                 return await self._called(name, call, offered, response)
@@ -219,12 +227,12 @@ class ToolLoop:
             numbers = {"": {"asked": None, "first": 1, "last": self.numbered}}
             state = {"messages": [*self.tool_replies, response], STATE_KEY: numbers}
             arguments["runtime"] = _Runtime(state, list(offered.values()), str(call["id"]))
-        tool_call = {"type": "tool_call", "name": name, "args": arguments, "id": call["id"]}
+        request = {"type": "tool_call", "name": name, "args": arguments, "id": call["id"]}
         is_async_only = getattr(tool, "func", tool) is None
         if is_search or is_async_only:
-            result = await tool.ainvoke(tool_call, self.config)
+            result = await tool.ainvoke(request, self.config)
         else:
-            result = await call_client(tool.invoke, tool.ainvoke, tool_call, self.config)
+            result = await call_client(tool.invoke, tool.ainvoke, request, self.config)
         if not isinstance(result, ToolMessage):
             raise UsageError(
                 f"tool {name!r} returned a {type(result).__name__}, which only a LangGraph agent "

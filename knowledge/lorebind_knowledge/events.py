@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from inspect import isasyncgenfunction, iscoroutinefunction, isfunction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import tenant
 from lorebind_knowledge.plumbing.bridge import only_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from lorebind_config.namespace import Namespace
 
@@ -32,10 +33,35 @@ class Event:
     """Counts, durations and names. Texts, and the reasons of failures, which may quote texts, are
     included only for extensions with `content`. Each extension gets its own copy."""
     namespace: Namespace | None = None
-    """The tenant, project, scope and id of the knowledge base; None at shutdown.
+    """The tenant, project, scope and id of the knowledge base; None for other events.
 
     Two tenants, or two workflows, can have knowledge bases with the same id.
     """
+
+
+@runtime_checkable
+class Tracer(Protocol):
+    """Makes spans, see `Events.span`."""
+
+    def open_span(
+        self,
+        name: str,
+        attributes: Mapping[str, Any],
+        more: Mapping[str, Any],
+        *,
+        is_call: bool,
+        is_current: bool,
+    ) -> AbstractContextManager[object]:
+        """Open a span within a block.
+
+        Args:
+            name: the name of the span.
+            attributes: its attributes.
+            more: further attributes, which are complete at the end of the block.
+            is_call: whether it is a call of another system.
+            is_current: whether spans that are opened in the block are its children.
+        """
+        ...
 
 
 class Extension:
@@ -135,6 +161,33 @@ class Extension:
         data: strategy, kind. With content: reason.
         """
 
+    def workflow_ended(self, event: Event) -> None:
+        """A run of a workflow ended, or waits. `kb_id` is empty here and in the next three.
+
+        data: workflow, status (`completed`, `waiting`, `paused`, `failed` or `cancelled`), seconds,
+        kind (of a failure).
+        """
+
+    def task_ended(self, event: Event) -> None:
+        """A task of a workflow ended.
+
+        data: workflow, task, status (`completed`, `skipped`, `failed`, or `handled` for a failure
+        that an `on_error` handles), attempts, seconds, kind (of a failure).
+        """
+
+    def model_called(self, event: Event) -> None:
+        """A call of a chat model ended.
+
+        data: provider, model, input_tokens and output_tokens (0 if the model does not report them),
+        seconds, kind (of a failure).
+        """
+
+    def tool_called(self, event: Event) -> None:
+        """A call of a tool by a chat model ended.
+
+        data: tool, status (`success` or `error`), seconds, kind (of an exception).
+        """
+
     def shutdown(self, event: Event) -> None:
         """The project is being closed. `kb_id` is empty."""
 
@@ -145,6 +198,8 @@ class Events:
     def __init__(self, extensions: Sequence[Extension] = ()) -> None:
         """Raise `UsageError` if a method of an extension is async."""
         self._extensions: list[Extension] = []
+        self.tracers: Sequence[Tracer] = ()
+        """Make spans of what happens."""
         for extension in extensions:
             self.subscribe(extension)
 
@@ -195,11 +250,37 @@ class Events:
             except Exception:  # an extension must not break the code that it observes
                 log.exception("extension %s failed in %s", type(extension).__name__, hook)
 
+    @contextmanager
+    def span(
+        self,
+        name: str,
+        attributes: Mapping[str, Any],
+        *,
+        is_call: bool = False,
+        is_current: bool = True,
+    ) -> Iterator[dict[str, Any]]:
+        """Open a span within a block, in each tracer; see `Tracer.open_span`.
+
+        Yields a dict for further attributes.
+        """
+        more: dict[str, Any] = {}
+        with ExitStack() as stack:
+            for tracer in self.tracers:
+                opened = tracer.open_span(
+                    name, attributes, more, is_call=is_call, is_current=is_current
+                )
+                stack.enter_context(opened)
+            yield more
+
 
 HOOKS = [name for name, member in vars(Extension).items() if isfunction(member)]
 """The names of the methods of extensions."""
 
 
 def kind_of(error: BaseException) -> str:
-    """Return the name of a failure in events: the class of its error, or `cancelled`."""
-    return "cancelled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
+    """Return the name of a failure in events: the class of its error, or `cancelled`.
+
+    A stream that nobody reads to its end counts as cancelled.
+    """
+    is_cancelled = isinstance(error, asyncio.CancelledError | GeneratorExit)
+    return "cancelled" if is_cancelled else type(error).__name__

@@ -73,6 +73,7 @@ class KnowledgeService:
             for extension in self.events.extensions:
                 self._show_state(extension)
         self._parts = parts or Parts(loaded)
+        self.events.tracers = self._parts.middleware.tracers
         self._loaded = loaded
         self._handles: dict[tuple[str, str | None], KnowledgeHandle] = {}
 

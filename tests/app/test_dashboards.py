@@ -46,7 +46,7 @@ def test_metrics_and_labels_are_there() -> None:
     queries = expressions()
     assert len(queries) > 10
     for expression in queries:
-        names = re.findall(r"\b(?:up|knowledge_\w+)\b", expression)
+        names = re.findall(r"\b(?:up|knowledge_\w+|lorebind_\w+)\b", expression)
         assert names, expression
         assert set(names) <= by_name.keys(), expression
         labels = {label for name in names for label in by_name[name]}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.answers import passed_key
 from lorebind_bindings.workflow.caching import cached, remember
+from lorebind_bindings.workflow.observing import task_run
 from lorebind_bindings.workflow.results import Done, Outcome, Update
 from lorebind_bindings.workflow.running import NotKept, Suspended, TaskFailed, keep
 from lorebind_bindings.workflow.state import checked
@@ -41,6 +42,26 @@ async def execute(context: Context) -> Done:
         return ended
     if task.id in run.interrupt_before and passed_key(path) not in run.journal.records:
         raise Suspended(paused=[path])
+    unhandled: TaskFailed | Suspended | None = None
+    with task_run(context) as observed:
+        try:
+            done, unhandled = await _executed(context)
+        except Suspended as suspended:  # no failure
+            observed.data["status"], unhandled = "waiting", suspended
+        else:
+            is_handled = done.error is not None and unhandled is None
+            observed.data["status"] = "handled" if is_handled else done.status
+            observed.data["attempts"] = done.attempts
+            if done.error is not None:
+                observed.fail(done.error["type"])
+    if unhandled is not None:
+        raise unhandled
+    return done
+
+
+async def _executed(context: Context) -> tuple[Done, TaskFailed | None]:
+    """Run a task, store its record and emit its events; return its failure if none handles it."""
+    run, task, path = context.run, context.task, context.path
     began, unhandled = time.monotonic(), None
     try:
         if await _is_left_out(context):
@@ -72,9 +93,7 @@ async def execute(context: Context) -> Done:
             attempts=done.attempts,
             **more,
         )
-    if unhandled is not None:
-        raise unhandled
-    return done
+    return done, unhandled
 
 
 def _ended(context: Context) -> Done | None:

@@ -17,6 +17,7 @@ from lorebind_bindings.workflow.answers import (
 )
 from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_bindings.workflow.how_to_resume import how_to_resume
+from lorebind_bindings.workflow.observing import workflow_run
 from lorebind_bindings.workflow.outline import differences, signature
 from lorebind_bindings.workflow.results import Done, RunResult, TaskResult, skipped
 from lorebind_bindings.workflow.running import Parts, TaskFailed
@@ -317,19 +318,19 @@ class Workflows:
         self, turn: Turn, start: Any, inputs: Mapping[str, Any], *, resumed: bool
     ) -> RunResult:
         """Run the turn with LangGraph, emit its first and last events, and return its result."""
-        thread, bus, began = turn.thread, turn.bus, time.monotonic()
-        workflow = turn.declared.id
+        thread, bus, workflow, began = turn.thread, turn.bus, turn.declared.id, time.monotonic()
         bus.emit("run_start", workflow=workflow, resumed=resumed, inputs=sorted(inputs))
         config = thread.config
         config["metadata"]["graph"] = signature(self._loaded, workflow)
         status, details = "failed", dict[str, Any]()
         token = playing.set(turn)
         try:
-            with tenant(thread.tenant):  # the code of tasks may ask for it
+            events = self._parts.service.events
+            with workflow_run(events, thread, resumed=resumed) as run, tenant(thread.tenant):
                 # The checkpoint must be stored before the tasks run: their records belong to it.
                 values = await self._host(turn).ainvoke(start, config, durability="sync")
-            result = await self._result(turn, values)
-            status = result.status
+                result = await self._result(turn, values)
+                run.data["status"] = status = result.status
             return result
         except TaskFailed as failed:
             details = {"error": failed.error}

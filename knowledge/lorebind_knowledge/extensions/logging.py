@@ -136,7 +136,8 @@ def make(declaration: LoggingExtension, environment: PartEnvironment) -> EventLo
 class EventLog(Extension):
     """Logs each event, with its numbers and names as fields of the record.
 
-    Loggers are `lorebind.ingest`, `lorebind.retrieval`, `lorebind.embedder` and `lorebind.project`.
+    Loggers are `lorebind.ingest`, `lorebind.retrieval`, `lorebind.embedder`, `lorebind.workflow`,
+    `lorebind.model` and `lorebind.project`.
     With `content`, records also hold the texts, and the messages of errors, which may quote them.
     """
 
@@ -165,8 +166,9 @@ class _WrittenLog(EventLog):
         self._stop()
 
 
-_INGEST, _RETRIEVAL, _EMBEDDER, _PROJECT = (
-    logging.getLogger(f"lorebind.{name}") for name in ("ingest", "retrieval", "embedder", "project")
+_INGEST, _RETRIEVAL, _EMBEDDER, _WORKFLOW, _MODEL, _PROJECT = (
+    logging.getLogger(f"lorebind.{name}")
+    for name in ("ingest", "retrieval", "embedder", "workflow", "model", "project")
 )
 _RECORDS = {
     "collection_created": (_INGEST, logging.INFO),
@@ -186,6 +188,10 @@ _RECORDS = {
     "retrieval_started": (_RETRIEVAL, logging.DEBUG),
     "retrieval_completed": (_RETRIEVAL, logging.INFO),
     "retrieval_failed": (_RETRIEVAL, logging.ERROR),
+    "workflow_ended": (_WORKFLOW, logging.INFO),
+    "task_ended": (_WORKFLOW, logging.DEBUG),
+    "model_called": (_MODEL, logging.DEBUG),
+    "tool_called": (_MODEL, logging.DEBUG),
     "shutdown": (_PROJECT, logging.DEBUG),
 }
 """The logger of each hook, and its level if nothing failed."""

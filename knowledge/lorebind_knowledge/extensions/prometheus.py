@@ -189,6 +189,29 @@ class Prometheus(Extension):
         ).inc()
         self._count_failure(event, "query")
 
+    def workflow_ended(self, event: Event) -> None:
+        data, metrics = event.data, self._metrics
+        metrics.runs.labels(data["workflow"], data["status"]).inc()
+        metrics.run_seconds.labels(data["workflow"]).observe(data["seconds"])
+
+    def task_ended(self, event: Event) -> None:
+        data, labels = event.data, (event.data["workflow"], event.data["task"])
+        self._metrics.tasks.labels(*labels, data["status"]).inc()
+        self._metrics.task_seconds.labels(*labels).observe(data["seconds"])
+
+    def model_called(self, event: Event) -> None:
+        data, labels = event.data, (event.data["provider"], event.data["model"])
+        self._metrics.model_calls.labels(*labels, _outcome(data["kind"])).inc()
+        self._metrics.model_seconds.labels(*labels).observe(data["seconds"])
+        for kind in ("input", "output"):
+            self._metrics.tokens.labels(*labels, kind).inc(data[f"{kind}_tokens"])
+
+    def tool_called(self, event: Event) -> None:
+        data = event.data
+        outcome = _outcome(data["kind"]) if data["kind"] else data["status"]
+        self._metrics.tool_calls.labels(data["tool"], outcome).inc()
+        self._metrics.tool_seconds.labels(data["tool"]).observe(data["seconds"])
+
     def shutdown(self, event: Event) -> None:
         if self._server is not None:
             self._server.shutdown()
@@ -214,15 +237,24 @@ class Prometheus(Extension):
             ).inc()
 
 
+def _outcome(kind: str) -> str:
+    return kind if kind == "cancelled" else "failed" if kind else "completed"
+
+
+_OF_RUNS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900)
+
+
 class _Metrics:
     """The metrics in one registry."""
 
     def __init__(self, registry: CollectorRegistry, client: Any) -> None:
         def counter(name: str, about: str, *labels: str) -> Any:
-            return client.Counter(name, about, ["kb_id", *labels], registry=registry)
+            by = labels if name.startswith("lorebind_") else ("kb_id", *labels)
+            return client.Counter(name, about, by, registry=registry)
 
-        def histogram(name: str, about: str, buckets: tuple[float, ...]) -> Any:
-            return client.Histogram(name, about, ["kb_id"], buckets=buckets, registry=registry)
+        def histogram(name: str, about: str, buckets: tuple[float, ...], *labels: str) -> Any:
+            by = labels or ("kb_id",)
+            return client.Histogram(name, about, by, buckets=buckets, registry=registry)
 
         self.ingest_seconds = histogram(
             "knowledge_ingest_duration_seconds",
@@ -247,6 +279,50 @@ class _Metrics:
             "knowledge_cache_hits_total", "Vectors and searches found in a cache", "cache"
         )
         self.failures = counter("knowledge_failures_total", "Failures", "operation", "kind")
+        by_model = ("provider", "model")
+        self.runs = counter(
+            "lorebind_workflow_runs_total",
+            "Runs of workflows that ended or wait",
+            *("workflow", "outcome"),
+        )
+        self.run_seconds = histogram(
+            "lorebind_workflow_run_duration_seconds",
+            "Duration of runs of workflows, in seconds",
+            _OF_RUNS,
+            "workflow",
+        )
+        self.tasks = counter(
+            "lorebind_tasks_total",
+            "Tasks of workflows that ended or wait",
+            *("workflow", "task", "outcome"),
+        )
+        self.task_seconds = histogram(
+            "lorebind_task_duration_seconds",
+            "Duration of tasks of workflows, in seconds",
+            _OF_RUNS,
+            *("workflow", "task"),
+        )
+        self.model_calls = counter(
+            "lorebind_model_calls_total", "Calls to chat models", *by_model, "outcome"
+        )
+        self.model_seconds = histogram(
+            "lorebind_model_call_duration_seconds",
+            "Duration of calls to chat models, in seconds",
+            _OF_RUNS,
+            *by_model,
+        )
+        self.tokens = counter(
+            "lorebind_model_tokens_total", "Tokens that chat models reported", *by_model, "kind"
+        )
+        self.tool_calls = counter(
+            "lorebind_tool_calls_total", "Calls of tools by chat models", "tool", "outcome"
+        )
+        self.tool_seconds = histogram(
+            "lorebind_tool_call_duration_seconds",
+            "Duration of calls of tools by chat models, in seconds",
+            _OF_RUNS,
+            "tool",
+        )
         self.state = StateCollector(client)
         registry.register(self.state)
 

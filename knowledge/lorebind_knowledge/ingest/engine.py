@@ -44,7 +44,7 @@ from lorebind_knowledge.ingest.indexes import (
 )
 from lorebind_knowledge.ingest.preparation import chunker_fingerprint, prepare_documents, read_ahead
 from lorebind_knowledge.ingest.prepared import attempts_of
-from lorebind_knowledge.ingest.progress import Progress
+from lorebind_knowledge.ingest.progress import Progress, ingest_span
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, count_document, reported
 from lorebind_knowledge.ingest.rollback import rollback_notices
 from lorebind_knowledge.ingest.terms import TermsOfRun
@@ -120,9 +120,12 @@ async def ingest(
     planned = plan.read if plan else None
     if planned and planned.namespace != corpus.kb.namespace:
         raise UsageError(f"the plan belongs to another knowledge base than {corpus.kb.id!r}")
-    async with corpus.kb.catalog.hold_lease(corpus.kb.namespace, wait=wait) as lease:
-        run = _Run(corpus, lease, strategy, only_failed=only_failed, added=added, planned=planned)
-        return await run.execute(allow_mass_delete, run_id)
+    with ingest_span(corpus.kb, strategy) as ended:
+        async with corpus.kb.catalog.hold_lease(corpus.kb.namespace, wait=wait) as lease:
+            run = _Run(
+                corpus, lease, strategy, only_failed=only_failed, added=added, planned=planned
+            )
+            return ended(await run.execute(allow_mass_delete, run_id))
 
 
 class _Run:

@@ -1,16 +1,16 @@
-"""The progress of an ingest: how far it is, in its row and as events, once a second."""
+"""The progress of an ingest: how far it is, in its row and as events, and its span."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import StoreError
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.ingest.report import IngestReport
@@ -79,3 +79,30 @@ class Progress:
         """Return whether the counts have changed since the last call."""
         before, self._reported = self._reported, dict(self.counts)
         return before != self._reported
+
+
+@contextmanager
+def ingest_span(
+    kb: IndexedKnowledgeBase, strategy: str
+) -> Iterator[Callable[[IngestReport], IngestReport]]:
+    """Open the span of an ingest within a block.
+
+    Yields a function that returns its argument, the report, and adds its counts to the span.
+    """
+    space = kb.namespace
+    about = {
+        "gen_ai.data_source.id": kb.id,
+        "lorebind.tenant": space.tenant,
+        "lorebind.project": space.project,
+        "lorebind.scope": space.scope,
+        "lorebind.strategy": strategy,
+    }
+    with kb.events.span(f"ingest {kb.id}", about) as more:
+
+        def ended(report: IngestReport) -> IngestReport:
+            more["lorebind.status"] = report.status
+            for name, count in report.documents.items():
+                more[f"lorebind.documents.{name}"] = count
+            return report
+
+        yield ended

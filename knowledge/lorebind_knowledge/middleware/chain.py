@@ -19,6 +19,7 @@ from lorebind_config.namespace import tenant
 from lorebind_config.reading.make_part import PartEnvironment
 from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
+from lorebind_knowledge.events import Tracer
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, IndexedKnowledgeBase
 from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.plumbing.bridge import only_errors
@@ -130,6 +131,12 @@ class Middleware:
         for _, wrapper in reversed(self._wrappers):
             retrieve = wrapper.retrieval(retrieve)
         self._retrieve = retrieve
+
+    @property
+    def tracers(self) -> list[Tracer]:
+        """The wrappers that make spans."""
+        # Not by its class, whose module needs OpenTelemetry's API.
+        return [wrapper for _, wrapper in self._wrappers if isinstance(wrapper, Tracer)]
 
     async def retrieve(self, retrieval: Retrieval) -> QueryResult:
         """Run a search through all wrappers, as its tenant."""

@@ -1,11 +1,13 @@
 """OpenTelemetry spans, by the semantic conventions for GenAI and databases.
 
-https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/ and …/db/database-spans/
+https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/, …/gen-ai-agent-spans/ and
+…/db/database-spans/
 """
 
 from __future__ import annotations
 
 from collections.abc import Sized
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_config.plugins import import_extra
@@ -15,7 +17,7 @@ from lorebind_knowledge.stores.base import SearchHits
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
@@ -29,6 +31,8 @@ R = TypeVar("R")
 
 class Tracing(Wrapper):
     """Adds a span around each call, in the tracer provider that the program has set up.
+
+    It also makes the spans of ingests, runs, tasks, models and tools, see `Events.span`.
 
     Spans hold names, sizes and counts. They hold the texts of questions and documents, and the
     messages of exceptions, which may quote them, only with `record_text`.
@@ -100,27 +104,47 @@ class Tracing(Wrapper):
             call_next: makes the call.
             describe: returns further attributes for the call's result.
         """
-        tracer = self._api.get_tracer("lorebind", tracer_provider=self._provider)
-        attributes = dict(about)
+        attributes, more = dict(about), dict[str, Any]()
         if self._record_text:
             attributes["lorebind.texts"] = list(texts)
-        with tracer.start_as_current_span(
+        with self.open_span(name, attributes, more, is_call=True):
+            result = await call_next()
+            if describe is not None:
+                more |= describe(result)
+            return result
+
+    @contextmanager
+    def open_span(
+        self,
+        name: str,
+        attributes: Mapping[str, Any],
+        more: Mapping[str, Any],
+        *,
+        is_call: bool,
+        is_current: bool = True,
+    ) -> Iterator[None]:
+        """Open a span within a block; see `events.Tracer`."""
+        tracer = self._api.get_tracer("lorebind", tracer_provider=self._provider)
+        start = tracer.start_as_current_span if is_current else tracer.start_span
+        kinds = self._api.SpanKind
+        with start(
             name,
-            kind=self._api.SpanKind.CLIENT,
-            attributes=attributes,
+            kind=kinds.CLIENT if is_call else kinds.INTERNAL,
+            attributes=dict(attributes),
             record_exception=self._record_text,
             set_status_on_exception=False,
         ) as span:
             try:
-                result = await call_next()
+                yield
             except BaseException as error:
                 message = str(error) if self._record_text else None
                 span.set_attribute("error.type", type(error).__qualname__)
                 span.set_status(self._api.Status(self._api.StatusCode.ERROR, message))
                 raise
-            if describe is not None:
-                span.set_attributes(dict(describe(result)))
-            return result
+            finally:
+                span.set_attributes(dict(more))
+                if "error.type" in more:  # a failure that is no exception here
+                    span.set_status(self._api.Status(self._api.StatusCode.ERROR))
 
 
 class _TracedEmbedder(EmbedderWrapper):
