@@ -84,9 +84,9 @@ export const words = {
   documents: {
     states: [["", "any"], ["ready", "ready"], ["pending", "pending"], ["failed", "failed"]], search: "Part of the name", state: "State", heads: ["Document", "State", "Passages", "Actions"],
     none: "No documents", noMatch: "No document matches. Change the search or the state.", noneText: "Press Ingest to read the sources, or add a text or files.",
-    before: "Previous page", next: "Next page", retry: "Try again", retried: "The document is read again.", delete: "Delete", deleted: "Deleted.",
+    before: "Previous page", next: "Next page", retry: "Try failed ones again", delete: "Delete", deleted: "Deleted.",
     exclude: "Exclude from searches", include: "Include again", excluded: "excluded", changed: "Changed.", of: (action, uri) => `${action}: ${uri}`,
-    textless: (pages) => `${pages} pages without text`, add: "Add documents", name: "Name", text: "Text", addText: "Add this text", adding: "Adding …",
+    textless: (pages) => `${pages} pages without text`, pack: "Pack to a file", add: "Add documents", name: "Name", text: "Text", addText: "Add this text", adding: "Adding …",
     added: (number) => (number === 1 ? "Added." : `${number} files were added.`), files: "Files", drop: "Choose files, or drop them here.",
   },
   source: {

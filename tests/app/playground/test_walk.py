@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,10 @@ def test_documents_are_dropped_seen_and_deleted(
         page.get_by_role("combobox", name="State").select_option("")
         page.get_by_role("button", name="Delete: added:note.md").click()
         page.get_by_role("link", name="added:note.md").wait_for(state="detached")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Pack to a file").click()
+        assert download.value.suggested_filename == "pages.lorebind"
+        assert zipfile.is_zipfile(download.value.path())
         page.get_by_role("link", name="pages/one.md").click()
         page.get_by_text("Line 7 of page one.").first.wait_for()
 

@@ -6,7 +6,7 @@ import { alertOf, button, el, field, link, note, select, several, show } from ".
 import { stateOf } from "../runs.js";
 import { words } from "../words.js";
 
-export async function documents(context, kb) {
+export async function documents(context, kb, ingest) {
   const { parts, query, signal, may } = context;
   const path = `knowledge-bases/${encodeURIComponent(kb.id)}/documents`;
   const writes = may("write") && !kb.filled_by_others;
@@ -58,7 +58,7 @@ export async function documents(context, kb) {
       }
     };
     return el("div", { class: "row" },
-      item.state === "failed" && button(words.documents.retry, act("POST", `${one}/retry`, words.documents.retried), { class: "bare", "aria-label": words.documents.of(words.documents.retry, item.uri) }),
+      item.state === "failed" && button(words.documents.retry, () => ingest.start({ only_failed: true }), { class: "bare" }),
       "excluded" in item && button(item.excluded ? words.documents.include : words.documents.exclude, act("POST", `${one}/${item.excluded ? "include" : "exclude"}`, words.documents.changed), { class: "bare", "aria-label": words.documents.of(item.excluded ? words.documents.include : words.documents.exclude, item.uri) }),
       item.origin !== "source" && button(words.documents.delete, act("DELETE", one, words.documents.deleted), { class: "bare danger", "aria-label": words.documents.of(words.documents.delete, item.uri) }));
   }
@@ -71,7 +71,22 @@ export async function documents(context, kb) {
     timer = setTimeout(() => ((cursors = [undefined]), load()), 250);
   } }, field(words.documents.search, part), field(words.documents.state, state));
   await load();
-  return el("div", { class: "stack" }, search, writes && adding(path, { signal, load, status, problems }), status, problems, out);
+  const pack = button(words.documents.pack, async () => {
+    pack.disabled = true;
+    try {
+      const answer = await send("POST", `knowledge-bases/${encodeURIComponent(kb.id)}/pack`, { signal });
+      const address = URL.createObjectURL(await answer.blob());
+      const target = el("a", { download: `${kb.id}.lorebind` });
+      target.href = address;
+      target.click();
+      URL.revokeObjectURL(address);
+    } catch (error) {
+      if (!signal.aborted) show(problems, alertOf(error.message));
+    } finally {
+      pack.disabled = false;
+    }
+  });
+  return el("div", { class: "stack" }, search, writes && el("div", { class: "row" }, adding(path, { signal, load, status, problems }), pack), status, problems, out);
 }
 
 /** Add a text, or files that are chosen or dropped. */

@@ -10,7 +10,7 @@ import { summary } from "./home.js";
 
 const TABS = {
   ask: (context, kb) => asking(context, kb.id),
-  documents: async (context, kb) => (await import("./documents.js")).documents(context, kb),
+  documents: async (context, kb, ingest) => (await import("./documents.js")).documents(context, kb, ingest),
   ingest: async (context, kb, ingests) => (await import("./ingest.js")).ingests(context, kb, ingests),
   source: async (context, kb) => (await import("./source.js")).source(context, kb),
 };
