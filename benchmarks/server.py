@@ -1,10 +1,13 @@
-"""The latency of `lorebind serve` during an ingest, compared with a single process.
+"""The latency of `lorebind serve`, compared with a single process.
 
-    python benchmarks/server.py [--clients N] [--seconds N] [--documents N]
+    python benchmarks/server.py [--parts load,answers] [--clients N] [--seconds N] [--documents N]
+        [--answers N]
 
-A server on a Unix socket ingests one knowledge base while clients query another one without pause,
-and `/healthz` is requested fifty times a second. Then the same number of tasks call
+`load`: a server on a Unix socket ingests one knowledge base while clients query another one without
+pause, and `/healthz` is requested fifty times a second. Then the same number of tasks call
 `Project.aquery` in a process that runs the same ingest. The baseline is that process.
+
+`answers`: the latency of answers of a chat model over HTTP; see `server_answers.py`.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
+import server_answers
 import yaml
 
 from lorebind import Project
@@ -32,11 +36,20 @@ ASKED, INGESTED = "asked", "ingested"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", default="load,answers", help="parts, separated by commas")
+    parser.add_argument("--answers", type=int, default=30, help="the answers to time")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--documents", type=int, default=3000, help="the documents to ingest")
     arguments = parser.parse_args()
-    for served in (True, False):
+    if "answers" in arguments.parts.split(","):
+        with tempfile.TemporaryDirectory(prefix="lb") as folder:
+            root = Path(folder)
+            server_answers.write_project(root)
+            with Project.load(root) as project:
+                project.ingest("docs")
+            asyncio.run(answers_of(root, arguments.answers))
+    for served in (True, False) if "load" in arguments.parts.split(",") else ():
         with tempfile.TemporaryDirectory(prefix="lb") as folder:
             root = Path(folder)
             write_project(root, arguments.documents)
@@ -63,33 +76,45 @@ def write_project(root: Path, documents: int) -> None:
     (root / "lorebind.yaml").write_text(yaml.safe_dump(declared))
 
 
-async def served_from(root: Path, arguments: argparse.Namespace) -> None:
+@asynccontextmanager
+async def serving(root: Path, clients: int) -> AsyncIterator[httpx.AsyncClient]:
+    """Serve the project, and return a client of the API."""
     socket = root / "s"
     command = [sys.executable, "-m", "lorebind", "serve", "--uds", str(socket), "-p", str(root)]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         await process.stdout.readline()
-        limits = httpx.Limits(max_connections=arguments.clients + 2)
+        limits = httpx.Limits(max_connections=clients + 2)
         async with httpx.AsyncClient(
             transport=httpx.AsyncHTTPTransport(uds=str(socket), limits=limits),
             base_url="http://localhost/api/v0",
             timeout=60,
         ) as api:
-            await ask_served(api, "warm")
-            run = await api.post(f"/knowledge-bases/{INGESTED}/ingest")
-            path = f"/knowledge-bases/{INGESTED}/runs/{run.json()['run_id']}"
-
-            async def is_running() -> bool:
-                return bool((await api.get(path)).json()["status"] == "running")
-
-            async def health() -> None:
-                (await api.get("http://localhost/healthz")).raise_for_status()
-
-            await load(arguments, lambda text: ask_served(api, text), is_running, health)
+            yield api
     finally:
         process.terminate()
         await process.wait()
+
+
+async def answers_of(root: Path, count: int) -> None:
+    async with serving(root, server_answers.STREAMS) as api:
+        await server_answers.measure(root, api, count)
+
+
+async def served_from(root: Path, arguments: argparse.Namespace) -> None:
+    async with serving(root, arguments.clients) as api:
+        await ask_served(api, "warm")
+        run = await api.post(f"/knowledge-bases/{INGESTED}/ingest")
+        path = f"/knowledge-bases/{INGESTED}/runs/{run.json()['run_id']}"
+
+        async def is_running() -> bool:
+            return bool((await api.get(path)).json()["status"] == "running")
+
+        async def health() -> None:
+            (await api.get("http://localhost/healthz")).raise_for_status()
+
+        await load(arguments, lambda text: ask_served(api, text), is_running, health)
 
 
 async def ask_served(api: httpx.AsyncClient, text: str) -> None:

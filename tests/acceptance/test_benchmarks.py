@@ -30,11 +30,11 @@ RUNS = {
     "readers": "--seconds 1 --readers 1",
     "retrieval": "{folder} {folder}/pages",
     "scaling": "--workers 1 --most 1x2 --chunks 16 --batch 8 --seconds 0 --dsn {dsn}",
-    "server": "--clients 2 --seconds 0.5 --documents 20",
+    "server": "--clients 2 --seconds 0.5 --documents 20 --answers 1",
     "workflows": "--rounds 1",
 }
 """The arguments of each benchmark."""
-PARTS = {"guards", "nearest", "peers"}
+PARTS = {"guards", "nearest", "peers", "server_answers"}
 """Modules that benchmarks import."""
 
 

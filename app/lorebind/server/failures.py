@@ -93,16 +93,19 @@ def _http(app: FastAPI, request: Request, error: HTTPException) -> ProblemError:
 
 
 def _methods(app: FastAPI, request: Request) -> set[str]:
-    """Return the methods of all routes that match the path of a request."""
+    """Return the methods of the resource at the path of a request."""
     paths = app.openapi()["paths"]
 
     def methods_of(parameter: str, shown_as: str) -> set[str]:
-        return {
-            method.upper()
-            for path, operations in paths.items()
+        matching = [
+            path
+            for path in paths
             if compile_path(path.replace(parameter, shown_as))[0].match(request.url.path)
-            for method in operations
-        }
+        ]
+        # A path without a parameter is another resource than one whose parameter may have its name.
+        fewest = min((path.count("{") for path in matching), default=0)
+        nearest = [path for path in matching if path.count("{") == fewest]
+        return {method.upper() for path in nearest for method in paths[path]}
 
     # OpenAPI cannot express that a parameter may contain slashes.
     methods = methods_of("", "") or methods_of("{thread_id}", "{thread_id:path}")
