@@ -196,3 +196,33 @@ def test_a_hidden_model_is_not_streamed(tmp_path: Path) -> None:
         model: Any = GenericFakeChatModel(messages=iter([AIMessage(SAID)]), tags=["nostream"])
         (message,) = parts(create_agent(model, [], middleware=[project.middleware()]))
     assert (message.text, cited(message)) == (SAID, ["guide/keys.md"])
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+def test_a_projection_of_the_event_stream(tmp_path: Path) -> None:
+    """Version 3 of LangGraph's event streaming has each citation once, in every turn."""
+    says = [AIMessage(SAID), AIMessage("See [1] and [1].")]
+    with shop(tmp_path) as project:
+        agent: Any = create_agent(
+            Agentic(says=says),
+            [],
+            middleware=[project.middleware("guide")],
+            checkpointer=InMemorySaver(),
+        )
+        config: Any = {"configurable": {"thread_id": "1"}}
+        turns = []
+        for _ in says:
+            run = agent.stream_events(ASKED, config, version="v3")
+            citations = list(run.citations)
+            last = run.output["messages"][-1]
+            assert citations == last.response_metadata["lorebind"]["citations"]
+            turns.append([(citation["marker"], citation["uri"]) for citation in citations])
+
+        async def read() -> list[Any]:
+            run = await agent.astream_events(ASKED, version="v3")
+            return [citation async for citation in run.citations]
+
+        agent = create_agent(Agentic(says=says[:1]), [], middleware=[project.middleware("guide")])
+        assert asyncio.run(read())[0]["uri"] == "guide/keys.md"
+    assert turns[0] == [("[1]", "guide/keys.md")]
+    assert len(turns[1]) == 1

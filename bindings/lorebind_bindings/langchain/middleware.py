@@ -32,6 +32,7 @@ from lorebind_bindings.langchain.markers import (
     next_marker,
     searched_verdict,
 )
+from lorebind_bindings.langchain.streamed_citations import CitationsTransformer
 from lorebind_bindings.langchain.tool import knowledge_tool
 from lorebind_bindings.retrieving import best_of
 from lorebind_bindings.structured_output import texts_in
@@ -68,6 +69,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
     """
 
     state_schema = KnowledgeState
+    transformers = (CitationsTransformer,)
 
     def __init__(
         self,
