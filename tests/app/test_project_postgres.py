@@ -94,6 +94,10 @@ def test_from_documents_to_answers(project: Project, tmp_path: Path, dsn: str) -
     replaced = project.ingest("docs", strategy="replace")
     assert (replaced.status, replaced.texts_embedded) == ("completed", 0)
     assert "thirty days" in best(project, "How do I rotate the keys?")
+    kb = declarations()["knowledge_bases"][0] | {"keep": 0}  # drops the index before
+    config = declarations() | {"knowledge_bases": [kb]}
+    with Project.build(config, root=tmp_path, environ={"PG_DSN": dsn}) as without_earlier:
+        without_earlier.ingest("docs")
     with psycopg.connect(dsn) as db:
         left = "select count(*), count(distinct space) from knowledge_chunks_vectors"
         assert db.execute(left).fetchone() == (project.stats("docs").chunks, 1)
