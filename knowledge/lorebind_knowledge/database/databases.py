@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -199,15 +199,20 @@ class PostgresDatabase:
             own_schema=partial(self.schema_beside, name),
         )
 
-    def schema_beside(self, name: str) -> str:
+    def schema_beside(self, name: str, connection: psycopg.Connection | None = None) -> str:
         """Return the schema of what lies `beside` this database.
+
+        Args:
+            name: as for `beside`.
+            connection: a connection to the same address; None means a new one if that is needed.
 
         Raises:
             StoreError: this database has the schema of its connections, and cannot be reached.
         """
         schema = self._schema
         if schema is None:
-            with self.session() as db:  # this database may be in no other use, and never closed
+            # Not that of the pool: this database may be in no other use, and never closed.
+            with self.session() if connection is None else nullcontext(connection) as db:
                 ((schema,),) = db.execute("select current_schema()").fetchall()
         before = "lorebind" if schema in (None, "public") else schema
         beside = f"{before}_{name}"

@@ -197,7 +197,7 @@ class PostgresThreads(ThreadSaver, PostgresSaver):
 
     def _enter(self, connection: psycopg.Connection[Any], beside: PostgresDatabase) -> None:
         """Use the schema of the threads; create it if it is missing."""
-        schema = beside.schema_beside("threads")
+        schema = beside.schema_beside("threads", connection)
         there = connection.execute("select to_regnamespace(quote_ident(%s)) is not null", [schema])
         if there.fetchall() == [(False,)]:
             if not beside.ensure_schema:
