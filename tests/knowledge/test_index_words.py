@@ -13,6 +13,7 @@ import pytest
 
 from lorebind_config.errors import StoreError, UsageError
 from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.versions import LIVE
 from lorebind_knowledge.index import matches, postings_cache, words
 from lorebind_knowledge.index.index import Index, NoIndexError
 from lorebind_knowledge.index.view import View
@@ -53,6 +54,17 @@ def document_figures(to: Driver, question: str) -> dict[str, float]:
         return {uri: same.pop() for uri, same in scores.items()}
 
     return to.index.read(HERE, ask)
+
+
+def counted_languages(view: View) -> dict[str, int]:
+    """Return the number of live documents by language, counted one by one."""
+    return Counter(
+        language
+        for state, language in view._run(
+            "select state, language from catalog_versions where space = :space"
+        )
+        if state == LIVE
+    )
 
 
 def by_hand(live: dict[str, list[Record]], question: str) -> dict[str, float]:
@@ -375,6 +387,8 @@ class TestWords(OnEveryCatalog):
                     to.publish(uri, generation)
                     live[uri] = list({chunk.id: chunk for chunk in chunks}.values())
             to.words("bread engine")  # so that the next version reuses what this one has cached
+        live_documents = to.index.read(HERE, lambda view: view.languages())
+        assert live_documents == to.index.read(HERE, counted_languages)
         fresh = replace(HERE, kb="fresh")
         to.open(fresh)
         to.add(*(chunk for chunks in live.values() for chunk in chunks), namespace=fresh)
