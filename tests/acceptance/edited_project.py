@@ -73,6 +73,7 @@ for declared in DECLARED["knowledge_bases"]:
         "chunking": {"size": 100, "overlap": 0},
         "preprocess": {"dedupe": False},
         "metadata": {"level": 0},
+        "keep": 0,  # so that the file holds exactly the documents that are served
     }
 
 
