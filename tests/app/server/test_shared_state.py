@@ -281,7 +281,8 @@ def test_workflows_in_the_background_of_any_server(tmp_path: Path, dsn: str) -> 
                 run = here.post("/workflows/slow/runs", json=body, headers=headers)
                 assert run.status_code == 202
                 deadline = time.monotonic() + 30
-                while not (folder / "noted").exists() or not noted(folder, name):
+                thread = f"/workflows/slow/threads/{name}"
+                while not here.get(thread).json().get("history"):  # until the first task is saved
                     assert time.monotonic() < deadline
                     time.sleep(0.02)
                 return str(run.headers["location"].removeprefix("/api/v0"))
