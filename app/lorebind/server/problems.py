@@ -6,12 +6,13 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from starlette.responses import Response
+from typing import TYPE_CHECKING, Any
 
 from lorebind_config import errors
 from lorebind_config.reading.at_run_time import pointer
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -122,6 +123,8 @@ class ProblemError(Exception):
 
     def response(self, instance: str = "") -> Response:
         """Return the answer, below `/v1/` in OpenAI's shape."""
+        from starlette.responses import Response  # workers have errors of runs, but no answers
+
         if instance.startswith(OPENAI):
             status, data, kind = *openai_error(self), "application/json"
         else:

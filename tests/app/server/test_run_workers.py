@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,8 @@ import yaml
 from lorebind import Project
 from lorebind_config.errors import ConfigurationError
 from tests.app.forked_python import CONSTANTS
+from tests.app.missing_packages import hide, missing_modules
+from tests.processes import run_program
 
 from .conftest import PROJECT, problem, serving, working, write_project
 from .test_runs import BATCH, DOCUMENTS, SOON, Slow, events, wait_for_end
@@ -193,3 +197,12 @@ def test_what_workers_cannot_reach_is_refused(
         (finding,) = [each for each in project.doctor() if each.part == "workers"]
     assert finding.status == "failed"
     assert "move .lorebind/server.db away" in finding.detail
+
+
+def test_a_worker_needs_no_package_of_a_server(tmp_path: Path) -> None:
+    """Not even one that takes ingests; `lorebind[scale,postgres]` is enough."""
+    hide(missing_modules(["lorebind[scale,postgres]"]), tmp_path / "hidden")
+    code = "import lorebind.server.run_worker, lorebind.server.ending"
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path / "hidden")}
+    done = run_program([sys.executable, "-c", code], env=environ)
+    assert (done.returncode, done.stderr) == (0, "")
