@@ -29,11 +29,13 @@ _LOADS = "it would load any model of the hub"
 
 ALLOWED: Mapping[str, str] = {
     "KnowledgeBaseDeclaration": "id description embedder sparse vector_db ingest sources language"
-    " chunking preprocess retrieval metadata weak_below",
-    "InlineSource": "type documents max_bytes",
+    " chunking preprocess retrieval metadata weak_below keep",
+    "InlineSource": "type documents max_bytes metadata",
+    "SourceMetadata": "static from_path",
     "InlineDocument": "id text metadata",
-    "UrlSource": "type url urls fetch max_bytes",
-    "MediaTranscriptSource": "type url urls fetch max_bytes provider video_id languages verify",
+    "UrlSource": "type url urls fetch max_bytes metadata",
+    "MediaTranscriptSource": "type url urls fetch max_bytes metadata provider video_id languages"
+    " verify",
     "FetchConfig": "timeout_seconds max_redirects",
     "ChunkingDeclaration": "strategy unit size overlap language semantic",
     "SemanticDeclaration": "breakpoints threshold structural_weight window min_tokens max_tokens",

@@ -4,8 +4,10 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from lorebind_config.declarations.base import Declaration, Matching, refused
+from lorebind_config.declarations.base import Declaration, Matching, Settings, refused
 from lorebind_config.declarations.kinds import KindRegistry
+from lorebind_config.declarations.path_fields import checked_pattern, refuse_reserved
+from lorebind_config.declarations.values import MetadataMap
 
 _SIZE = r"^([1-9][0-9]{0,5}) ?(MiB|GiB)$"
 _MEBIBYTES = {"MiB": 1, "GiB": 1024}
@@ -64,6 +66,28 @@ MEGABYTE = 1024 * 1024
 DEFAULT_MAX_BYTES = 4 * MEGABYTE
 
 
+def _without_reserved(values: dict[str, Any]) -> dict[str, Any]:
+    for name in values:
+        refuse_reserved(name, name)
+    return values
+
+
+class SourceMetadata(Settings):
+    """Metadata that a source adds to the passages of its documents."""
+
+    label: ClassVar[str] = "metadata of a source"
+
+    static: Annotated[MetadataMap, AfterValidator(_without_reserved)] = Field(
+        default_factory=dict, description="The same values for every document of the source."
+    )
+    from_path: Annotated[str, AfterValidator(checked_pattern)] | None = Field(
+        None,
+        description="A pattern that reads values from the uri of a document, which for a file is "
+        "its path relative to the project folder: `docs/{team}/{year}/*.md`. Whole numbers and "
+        "true and false get their type; all others are text.",
+    )
+
+
 class SourceBase(Declaration):
     """The base of all source declarations, including those of plugins."""
 
@@ -78,6 +102,9 @@ class SourceBase(Declaration):
         le=1024 * MEGABYTE,
         description="Maximum size of one document in bytes; a larger document fails. By default "
         "4 MiB.",
+    )
+    metadata: SourceMetadata | None = Field(
+        None, description="Values added to the metadata of its passages, to filter by."
     )
 
     @property

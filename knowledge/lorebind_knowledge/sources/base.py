@@ -57,6 +57,8 @@ def media_type_of_text(name: str) -> str:
 
 
 _LONGEST_KEY = 200
+_NOT_NAMING = (("type",), ("max_bytes",), ("metadata",))
+"""The settings of every source that are not part of its key: they do not select documents."""
 
 
 def key_of(declaration: SourceBase) -> str:
@@ -90,7 +92,7 @@ def _settings(written: Any, path: Path = ()) -> Iterator[str]:
     """Yield each setting as `config.folder=notes`; values under names of secrets are hidden."""
     if isinstance(written, dict):
         for name, value in written.items():
-            if (*path, name) not in (("type",), ("max_bytes",)):
+            if (*path, name) not in _NOT_NAMING:
                 yield from _settings(value, (*path, name))
     else:
         text = HIDDEN if is_secret_path(path) else json.dumps(written, ensure_ascii=False)

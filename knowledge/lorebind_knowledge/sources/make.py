@@ -18,6 +18,7 @@ from lorebind_config.redaction import without
 from lorebind_config.templates import TemplateError
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.base import SourceItem, key_of, too_large
+from lorebind_knowledge.sources.described import DescribedSource
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.base import Declaration
@@ -110,7 +111,8 @@ def make_source(
         refuse_unset(declaration, environment)
     except ConfigurationError as error:
         source = _Unmade(source.key, error)
-    return RedactingSource(source, declaration, source_environment)
+    redacting = RedactingSource(source, declaration, source_environment)
+    return DescribedSource(redacting, declaration.metadata) if declaration.metadata else redacting
 
 
 class _Unmade:
