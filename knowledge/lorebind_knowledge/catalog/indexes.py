@@ -188,18 +188,25 @@ class Indexes:
         with self._database.reading() as sql:
             return [index for index, _ in self._with_states(sql, namespace, "earlier")]
 
+    def unused_indexes(self, namespace: Namespace) -> tuple[list[IndexEntry], list[IndexEntry]]:
+        """Return the earlier indexes and the retired ones, each newest first."""
+        with self._database.reading() as sql:
+            unused = self._with_states(sql, namespace, "earlier", "retired")
+        earlier = [index for index, _ in unused if index.state == "earlier"]
+        return earlier, [index for index, _ in unused if index.state == "retired"]
+
     def _with_states(
-        self, sql: Sql, namespace: Namespace, state: str
+        self, sql: Sql, namespace: Namespace, state: str, or_state: str | None = None
     ) -> list[tuple[IndexEntry, State]]:
-        """Return all indexes in a state, newest first."""
+        """Return all indexes in one of two states, newest first."""
         query = (
-            "select number, manifest, index_uid, version, live, entered from catalog_indexes"
-            f" where {OURS} and state = :state order by number desc"
+            "select number, state, manifest, index_uid, version, live, entered from"
+            f" catalog_indexes where {OURS} and state in (:state, :or_state) order by number desc"
         )
         indexes = []
         with decoding(self._database, nullcontext(sql), "indexes"):
-            rows = sql.run(query, **owner(namespace), state=state)
-            for number, encoded, index_uid, *counts in rows:
+            rows = sql.run(query, **owner(namespace), state=state, or_state=or_state or state)
+            for number, state, encoded, index_uid, *counts in rows:
                 check_types((number, index_uid), (int, int))
                 manifest = _manifest(encoded if isinstance(encoded, str) else json.dumps(encoded))
                 index = IndexEntry(IndexKey(namespace, number), state, manifest, index_uid)

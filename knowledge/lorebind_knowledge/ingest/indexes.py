@@ -269,10 +269,12 @@ def _lost(
 async def _drop_retired(kb: IndexedKnowledgeBase, lease: Lease) -> None:
     """Drop the indexes that are no longer needed: `keep` may have been lowered, too."""
     ledger = kb.catalog.ledger
-    if len(await call(ledger.earlier_indexes, kb.namespace)) > kb.keep:
+    earlier, retired = await call(ledger.unused_indexes, kb.namespace)
+    if len(earlier) > kb.keep:
         await call(ledger.retire_earlier, lease, kb.keep)
-    for retired in await call(ledger.retired_indexes, kb.namespace):
-        await call(kb.index.drop, lease, retired)
+        _, retired = await call(ledger.unused_indexes, kb.namespace)
+    for index in retired:
+        await call(kb.index.drop, lease, index)
 
 
 async def _give_up(kb: IndexedKnowledgeBase, lease: Lease, index: IndexEntry) -> None:
