@@ -68,6 +68,8 @@ class BackgroundRuns(ABC, Generic[E]):
     A subclass says how a run is carried out.
     """
 
+    name: ClassVar[str]
+    """What these runs are, for logs."""
     refusals: ClassVar[tuple[type[LorebindError], ...]]
     """The errors of a run that could not begin: its request is refused, and nothing is stored."""
     cancel_seconds: ClassVar[float]
@@ -94,8 +96,8 @@ class BackgroundRuns(ABC, Generic[E]):
         self._taking = asyncio.Lock()
         """Held from taking runs over until they have started here."""
         self._is_stopping = False
-        what = "the state of the server"
-        self._outages = OutageLog(f"{what} cannot be reached", f"{what} can be reached again")
+        name = self.name
+        self._outages = OutageLog(f"{name} cannot be read", f"{name} can be read again")
 
     @abstractmethod
     async def carry_out(self, under_way: UnderWay[E]) -> tuple[str, Mapping[str, Any]]:

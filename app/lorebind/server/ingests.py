@@ -47,6 +47,7 @@ _RUNS = 20
 class Ingests(BackgroundRuns[RunEvents]):
     """Runs requested ingests and rebuilds."""
 
+    name = "requested ingests"
     refusals = (IngestRunningError, UsageError, NotFoundError, ConfigurationError)
     cancel_seconds = 5
 

@@ -61,6 +61,7 @@ class WorkflowRequest(NamedTuple):
 class WorkflowRuns(BackgroundRuns[WorkflowEvents]):
     """Runs, resumes and replays workflows."""
 
+    name = "runs of workflows"
     refusals = (LorebindError,)
     cancel_seconds = 0.5
 

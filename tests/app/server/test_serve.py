@@ -215,11 +215,30 @@ def test_it_ends_in_order(shop: Cli, how: int) -> None:
     assert not Path(path).exists()
 
 
+STUBBORN = """\
+import asyncio, contextlib, os, pathlib
+from langchain_core.embeddings import Embeddings
+
+
+class Stubborn(Embeddings):
+    async def hang(self, text):
+        pathlib.Path(os.environ["LOG"]).touch()
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+
+    aembed_documents = aembed_query = hang
+    embed_documents = embed_query = None
+"""
+
+
 def test_the_second_interrupt_ends_it_at_once(shop: Cli, tmp_path: Path) -> None:
-    """A second interrupt ends it immediately, even if an embedder call takes another minute."""
+    """A second interrupt ends it immediately, even if an embedder cannot be cancelled."""
     log = tmp_path / "calls"
-    environ = with_a_slow_embedder(shop, log, seconds=60)
-    with serving(shop.root, **environ) as server, server.client() as client:
+    stubborn = {"id": "words", "provider": "langchain", "class": "stubborn:Stubborn"}
+    write_project(shop.root, {**PROJECT, "embedders": [stubborn]})
+    (shop.root / "stubborn.py").write_text(STUBBORN)
+    with serving(shop.root, LOG=str(log)) as server, server.client() as client:
         assert client.post("/knowledge-bases/handbook/ingest").status_code == 202
         while not log.exists():
             time.sleep(0.05)
