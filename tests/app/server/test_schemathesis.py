@@ -35,6 +35,7 @@ def test_no_answer_breaks_the_contract(tmp_path_factory: pytest.TempPathFactory)
                 *("--checks", "all", "--exclude-checks", "use_after_free"),
                 *("--header", f"Authorization: Bearer {token}"),
                 *("--phases", PHASES, "--max-examples", str(EXAMPLES)),
+                *("--request-timeout", "60"),  # `/doctor` imports what it tries
                 *("--no-color", "--seed", "1"),
             ],
             timeout=900,
