@@ -59,6 +59,7 @@ export function report(data) {
   return el("div", { class: "stack tight" },
     el("p", {}, `${words.ingest.documentsOf}: ${parts.join(", ") || words.ingest.none}. ${words.ingest.chunksOf}: ${count(chunks.added)} added, ${count(chunks.removed)} removed, ${count(chunks.total)} in all.`),
     (data.failures ?? []).map((item) => el("p", { class: "small" }, el("b", { class: "bad" }, item.uri), " ", item.reason)),
+    (data.sources ?? []).filter((source) => source.status === "failed").map((source) => el("p", { class: "small" }, el("b", { class: "bad" }, source.source), " ", source.reason)),
     (data.notices ?? []).map((text) => note(text)),
     (data.sources ?? []).flatMap((source) => source.skipped).length > 0 &&
       el("details", {}, el("summary", {}, words.ingest.skipped(several(data.sources.flatMap((source) => source.skipped).length, "kind"))),

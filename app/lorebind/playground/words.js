@@ -31,7 +31,7 @@ export const words = {
     title: "Ask", about: "Ask several knowledge bases together, or as a task or an agent would.",
     question: "Question", ask: "Ask", answers: "Write an answer", compares: "Compare two settings", inLink: "Put the question into the link",
     settings: "Settings of the search", second: "The second settings", answer: "Answer", passages: "Passages",
-    searching: "Searching …", found: (number, seconds) => `${number} passages in ${Math.round(seconds * 1000)} ms`,
+    searching: "Searching …", found: (number, seconds) => `${number} ${number === 1 ? "passage" : "passages"} in ${Math.round(seconds * 1000)} ms`,
     nothing: "No passage was found. Ask with other words, or look with ‘Why not?’ where a document was lost.",
     stop: "Stop", stopped: "You stopped the answer.", newTalk: "Begin a new conversation", fresh: "The next question begins a new conversation.",
     opens: (marker, label) => `Open passage ${marker}, ${label}`, unknown: "This marker belongs to no passage.",
