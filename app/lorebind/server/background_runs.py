@@ -69,7 +69,7 @@ class BackgroundRuns(ABC, Generic[E]):
     """
 
     name: ClassVar[str]
-    """What these runs are, for logs."""
+    """The name of these runs in logs."""
     refusals: ClassVar[tuple[type[LorebindError], ...]]
     """The errors of a run that could not begin: its request is refused, and nothing is stored."""
     cancel_seconds: ClassVar[float]
