@@ -1,10 +1,11 @@
-"""The methods of `KnowledgeBase` that read its documents, and delete some."""
+"""The methods of `KnowledgeBase` that read its documents, and delete or exclude some."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.documents.changing import set_excluded
 from lorebind_knowledge.documents.deleting import delete_by_filter
 from lorebind_knowledge.documents.finding import find_lines
 from lorebind_knowledge.documents.listing import (
@@ -208,6 +209,35 @@ class DocumentMethods:
         """
         return await delete_by_filter(self.handle.kb, filters, dry_run=dry_run)
 
+    async def aexclude_document(self, document: str) -> DocumentInfo:
+        """Take a document out of searches without deleting it; see `include_document`.
+
+        It applies at once, also during an ingest, and stays so through every ingest, reindex and
+        rollback. `documents` and `chunks` still list it; `query`, `find`, `fetch`, agents and their
+        tools do not find it.
+
+        Args:
+            document: the id or the uri of the document, as returned by `documents`.
+
+        Raises:
+            NotFoundError: no such document.
+            UsageError: 1000 documents are excluded already.
+            ReadOnlyError: the knowledge base is filled by others, or its database is read-only.
+        """
+        return await set_excluded(self.handle.kb, document, excluded=True)
+
+    async def ainclude_document(self, document: str) -> DocumentInfo:
+        """Let searches find a document again that `exclude_document` has taken out of them.
+
+        Args:
+            document: the id or the uri of the document.
+
+        Raises:
+            NotFoundError: no such document.
+            ReadOnlyError: the knowledge base is filled by others, or its database is read-only.
+        """
+        return await set_excluded(self.handle.kb, document, excluded=False)
+
     def _where(self, filters: Mapping[str, Any] | None) -> Mapping[str, Any]:
         return self.handle.retrieval.filters if filters is None else filters
 
@@ -220,3 +250,5 @@ class DocumentMethods:
     find = sync(afind)
     fetch = sync(afetch)
     delete_documents = sync(adelete_documents)
+    exclude_document = sync(aexclude_document)
+    include_document = sync(ainclude_document)

@@ -63,6 +63,8 @@ COMMANDS: list[list[str]] = [
     ["knowledge", "fetch"],
     ["knowledge", "add"],
     ["knowledge", "delete"],
+    ["knowledge", "exclude"],
+    ["knowledge", "include"],
     ["knowledge", "runs"],
     ["knowledge", "stats"],
     ["knowledge", "pack"],

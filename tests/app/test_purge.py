@@ -142,6 +142,7 @@ def test_it_is_removed(ready_cli: Cli) -> None:
         "catalog_languages": 1,
         "catalog_documents": 1,
         "catalog_added": 0,
+        "catalog_excluded": 0,
         "catalog_runs": 1,
         "catalog_versions": 1,
         "catalog_chunks": 1,

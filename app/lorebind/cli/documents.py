@@ -36,6 +36,7 @@ from lorebind_knowledge.ingest.progress import progress_line
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyKnowledgeBase
     from lorebind_knowledge.catalog.runs import RunInfo
+    from lorebind_knowledge.documents.listing import DocumentInfo
 
 DocumentArgument = Annotated[
     str, typer.Argument(metavar="DOCUMENT", help="Its uri, or its id as printed by `documents`.")
@@ -58,12 +59,46 @@ def documents(
     if output is not Output.table:
         print_data({"documents": documents}, output)
         return
-    columns = ["uri", "title", "state", "chunks", "textless_pages", "origin", "id"]
-    if not any(info.textless_pages for info in documents):
-        columns.remove("textless_pages")
+    columns = ["uri", "title", "state", "excluded", "chunks", "textless_pages", "origin", "id"]
+    for rare in ("excluded", "textless_pages"):
+        if not any(getattr(info, rare) for info in documents):
+            columns.remove(rare)
     names = [column.replace("_", " ") for column in columns]
     print_table(names, ([getattr(info, column) for column in columns] for info in documents))
     print_failures([info for info in documents if info.reason])
+
+
+def exclude(
+    kb_id: IdArgument,
+    document: DocumentArgument,
+    workflow: WorkflowOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Take a document out of searches without deleting it, until it is included again."""
+    with open_target(project) as loaded:
+        info = loaded.knowledge_base(kb_id, workflow=workflow).exclude_document(document)
+    _print_changed(info, f"searches of {kb_id} do not find {info.uri} any more", output)
+
+
+def include(
+    kb_id: IdArgument,
+    document: DocumentArgument,
+    workflow: WorkflowOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Let searches find a document again that was excluded."""
+    with open_target(project) as loaded:
+        info = loaded.knowledge_base(kb_id, workflow=workflow).include_document(document)
+    _print_changed(info, f"searches of {kb_id} can find {info.uri}", output)
+
+
+def _print_changed(info: DocumentInfo, line: str, output: Output) -> None:
+    if output is not Output.table:
+        print_data(info, output)
+    else:
+        print_line(line)
 
 
 def chunks(

@@ -54,6 +54,8 @@ for command in (
     reading.fetch,
     documents.add,
     documents.delete,
+    documents.exclude,
+    documents.include,
     documents.runs,
     documents.stats,
     whole_index.pack,

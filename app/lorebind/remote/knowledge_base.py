@@ -151,6 +151,16 @@ class RemoteKnowledgeBase:
         self._server.delete_patiently(f"{self._path}{path}", **self._parameters)
         return read(DocumentInfo, answer)
 
+    def exclude_document(self, document: str) -> DocumentInfo:
+        return self._change(document, "exclude")
+
+    def include_document(self, document: str) -> DocumentInfo:
+        return self._change(document, "include")
+
+    def _change(self, document: str, change: str) -> DocumentInfo:
+        path = f"{self._path}/documents/{self._id(document)}/{change}"
+        return read(DocumentInfo, self._server.send("POST", path, params=self._parameters).json())
+
     def delete_documents(self, filters: Mapping[str, Any], *, dry_run: bool = False) -> Deletion:
         body = self._body(filters=dict(filters), dry_run=dry_run)
         return read(Deletion, self._server.post_patiently(f"{self._path}/documents/delete", body))

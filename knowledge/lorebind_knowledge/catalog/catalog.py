@@ -15,6 +15,7 @@ from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.added import AddedDocuments
 from lorebind_knowledge.catalog.call_rates import CallRates
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
+from lorebind_knowledge.catalog.excluded import ExcludedDocuments
 from lorebind_knowledge.catalog.ledger import Ledger
 from lorebind_knowledge.catalog.runs import Runs
 from lorebind_knowledge.catalog.schema import CATALOG
@@ -66,6 +67,7 @@ class Catalog:
         self.ledger = Ledger(self._database)
         self.runs = Runs(self._database)
         self.added = AddedDocuments(self._database)
+        self.excluded = ExcludedDocuments(self._database)
         self.embeddings = EmbeddingCache(self._database, cache_bytes)
         self.call_rates = CallRates(postgres) if postgres is not None else None
         """The limits of embedders for all processes together; None if they have no database."""

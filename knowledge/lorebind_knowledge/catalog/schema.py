@@ -70,6 +70,11 @@ STATEMENTS = (
   data [bytes] not null,
   primary key (tenant, project, scope, kb, uri)
 )""",
+    # Documents that searches do not find, in any index of the knowledge base.
+    f"""create table if not exists catalog_excluded ({_OWNERS},
+  uri [name] not null,
+  primary key (tenant, project, scope, kb, uri)
+)""",
     """create table if not exists catalog_leases (
   name varchar primary key,
   number bigint not null,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
@@ -93,6 +94,31 @@ async def delete_document(kb: IndexedKnowledgeBase, document: str) -> DocumentIn
     return info
 
 
+async def set_excluded(kb: IndexedKnowledgeBase, document: str, *, excluded: bool) -> DocumentInfo:
+    """Take a document out of searches, or let them find it again, and return it.
+
+    It applies at once, and stays so through every ingest and rebuild, until it is changed again.
+
+    Args:
+        kb: the knowledge base.
+        document: its id or uri.
+        excluded: whether searches must not find it.
+
+    Raises:
+        NotFoundError: no such document.
+        UsageError: too many documents are excluded.
+        ReadOnlyError: the catalog is read-only.
+    """
+    documents = kb.catalog.excluded
+    with kb.threads.lane("read"):
+        info = await call(find_document, kb.namespace, kb.catalog, document)
+        if excluded:
+            await call(documents.put, kb.namespace, info.uri)
+        else:
+            await call(documents.remove, kb.namespace, [info.uri])
+    return replace(info, excluded=excluded)
+
+
 async def delete_added(kb: IndexedKnowledgeBase, uris: Sequence[str]) -> None:
     """Delete documents that were added, after any running ingest."""
     added = kb.catalog.added
@@ -101,6 +127,7 @@ async def delete_added(kb: IndexedKnowledgeBase, uris: Sequence[str]) -> None:
     async with kb.catalog.hold_lease(kb.namespace, wait=True) as lease:
         # Others were added again in the meantime.
         gone = [uri for uri in uris if not await call(added.get, kb.namespace, uri)]
+        await call(kb.catalog.excluded.remove, kb.namespace, gone)
         for state in ("active", "building"):
             index = await call(kb.catalog.ledger.index, kb.namespace, state)
             if index is not None and gone:

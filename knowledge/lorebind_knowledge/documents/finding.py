@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_config.errors import UsageError
 from lorebind_config.filters import compile_filter
 from lorebind_knowledge.catalog.chunks import Chunks
+from lorebind_knowledge.catalog.excluded import excluded_uris
 from lorebind_knowledge.documents.listing import check_limit
 from lorebind_knowledge.documents.reading import Line, ingested, unreadable
 
@@ -89,8 +90,11 @@ def find_lines(
         uri = document
         if document is not None:
             uri = catalog.ledger.uris_within(sql, index.key, [document]).get(document, document)
+        excluded = excluded_uris(sql, namespace)
         chunks = Chunks(sql, index.index_uid).scan(contains, uri)
         for chunk in chunks:
+            if chunk.uri in excluded:
+                continue
             is_readable = is_readable or passes(chunk.metadata)
             first = chunk.metadata["line_start"]
             lines = [

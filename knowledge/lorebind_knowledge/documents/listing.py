@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from lorebind_config.errors import NotFoundError, UsageError, did_you_mean, nearest
 from lorebind_config.namespace import ADDED_SCHEME, document_id
 from lorebind_knowledge.catalog.chunks import Chunks
+from lorebind_knowledge.catalog.excluded import excluded_uris
 from lorebind_knowledge.catalog.rows import Page
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class DocumentInfo:
     """Whether it comes from a source or was added by hand."""
     textless_pages: int = 0
     """Number of its pages without text, such as scanned ones, in which searches find nothing."""
+    excluded: bool = False
+    """Whether it was taken out of searches; its chunks stay in the index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +107,10 @@ def list_documents(
             waiting = catalog.added.waiting_within(sql, namespace, key, page, beside)
         if key and beside and state in (None, "failed"):
             entries += ledger.failures_within(sql, key, beside, page)
+        excluded = excluded_uris(sql, namespace)
     documents = [*map(_info, entries), *map(_waiting, waiting)]
     documents.sort(key=lambda document: document.uri, reverse=page.backwards)
-    documents = documents[:limit]
+    documents = [_marked(document, excluded) for document in documents[:limit]]
     return documents[::-1] if page.backwards else documents
 
 
@@ -140,11 +144,12 @@ def _find_within(
 ) -> DocumentInfo | None:
     key, beside = _keys_within(sql, namespace, catalog.ledger)
     entry = catalog.ledger.document_within(sql, key, document, beside) if key else None
+    excluded = excluded_uris(sql, namespace)
     if entry is not None:
-        return _info(entry)
+        return _marked(_info(entry), excluded)
     for uri in catalog.added.waiting_within(sql, namespace, key, Page(), beside):
         if document in (uri, document_id(uri)):
-            return _waiting(uri)
+            return _marked(_waiting(uri), excluded)
     return None
 
 
@@ -253,6 +258,11 @@ def _keys_within(
 def _waiting(uri: str) -> DocumentInfo:
     """Return the entry of an added document that no ingest has seen yet."""
     return DocumentInfo(document_id(uri), uri, "", "pending", "", 0, 0, "added")
+
+
+def _marked(document: DocumentInfo, excluded: Collection[str]) -> DocumentInfo:
+    """Return the entry of a document, marked if it is excluded from searches."""
+    return replace(document, excluded=True) if document.uri in excluded else document
 
 
 def _info(entry: DocumentEntry) -> DocumentInfo:

@@ -9,6 +9,7 @@ from lorebind_config.errors import NotFoundError, NotIngestedError, UsageError
 from lorebind_config.filters import compile_filter
 from lorebind_config.namespace import document_id
 from lorebind_knowledge.catalog.chunks import Chunks
+from lorebind_knowledge.catalog.excluded import excluded_uris
 from lorebind_knowledge.documents.listing import (
     HINTS,
     check_limit,
@@ -153,7 +154,7 @@ def list_readable(
         page = list_documents(namespace, catalog, limit=_PAGE, after=after)
         with catalog.reading() as sql:
             index = catalog.ledger.index_within(sql, namespace, "active")
-            uris = [document.uri for document in page if document.chunks]
+            uris = [entry.uri for entry in page if entry.chunks and not entry.excluded]
             of_uris = Chunks(sql, index.index_uid).metadata_of_documents(uris) if index else {}
         passing = ((uri, [*filter(passes, of_uris.get(uri, ()))]) for uri in uris)
         readable += [_readable(uri, metadata) for uri, metadata in passing if metadata]
@@ -191,7 +192,10 @@ def read_lines(
     with catalog.reading() as sql:
         index = ingested(sql, namespace, catalog)
         uris = catalog.ledger.uris_within(sql, index.key, [document])
-        chunks = Chunks(sql, index.index_uid).document(uris[document]) if uris else []
+        uri = uris.get(document)
+        if uri in excluded_uris(sql, namespace):
+            uri = None
+        chunks = Chunks(sql, index.index_uid).document(uri) if uri else []
     chunks = [chunk for chunk in chunks if passes(chunk.metadata)]
     if not chunks:
         raise unreadable(namespace, catalog, document, where)

@@ -38,12 +38,14 @@ class Memory:
         self._masks: dict[int, tuple[int, Masks]] = {}
         self._keys: dict[int, tuple[int, MetadataKeys]] = {}
         self._members: dict[int, tuple[int, dict[int, Member | None]]] = {}
+        self._excluded: dict[int, tuple[int, frozenset[str]]] = {}
         self._words: dict[int, Words] = {}
         self._terms: dict[int, Terms] = {}
 
     def forget(self, index_uid: int) -> None:
         """Forget an index that no longer exists."""
-        for cache in (self._masks, self._keys, self._members, self._words, self._terms):
+        by_version = (self._masks, self._keys, self._members, self._excluded)
+        for cache in (*by_version, self._words, self._terms):
             cache.pop(index_uid, None)
 
     def masks(self, index_uid: int, version: int, rows: Callable[[], Rows]) -> Masks:
@@ -79,6 +81,15 @@ class Memory:
         if cached is None or cached[0] < version or len(cached[1]) > _MEMBERS_KEPT:
             cached = self._members[index_uid] = version, {}
         return cached[1] if cached[0] == version else {}
+
+    def excluded(
+        self, index_uid: int, version: int, read: Callable[[], frozenset[str]]
+    ) -> frozenset[str]:
+        """Return the uris of the excluded documents for one version of an index."""
+        cached = self._excluded.get(index_uid)
+        if cached is None or cached[0] != version:
+            cached = self._excluded[index_uid] = version, read()
+        return cached[1]
 
     def words(self, index_uid: int) -> Words:
         """Return the words of an index, in any version."""

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 def delete_all(index: Index, lease: Lease, sharing: Sequence[Index] = ()) -> None:
-    """Delete all data of a knowledge base: indexes, runs, and documents added by hand.
+    """Delete all data of a knowledge base: indexes, runs, documents added by hand, and
+    which documents are excluded.
 
     Args:
         index: the vector database with its catalog.
@@ -38,6 +39,7 @@ def delete_all(index: Index, lease: Lease, sharing: Sequence[Index] = ()) -> Non
                 finish(other.store.drop(entry.space))
             index.drop(lease, entry)
     catalog.added.clear(namespace)
+    catalog.excluded.clear(namespace)
     catalog.ledger.forget_runs(lease)
 
 

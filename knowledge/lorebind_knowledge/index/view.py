@@ -7,6 +7,7 @@ checks afterwards whether the store may have deleted vectors since that moment.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from lorebind_config.errors import StoreError, UsageError
 from lorebind_config.filters import compile_filter, without_fields
 from lorebind_config.namespace import COLLECTION_SCOPE
 from lorebind_knowledge.catalog.chunks import Chunks
+from lorebind_knowledge.catalog.excluded import excluded_uris
 from lorebind_knowledge.cosines import MARGIN, best_first, cosines, direction_of, scores_of
 from lorebind_knowledge.plumbing.bridge import finish
 from lorebind_knowledge.records import SPANS
@@ -95,6 +97,12 @@ class View(Chunks):
         self._query_terms: tuple[SparseVector, QueryTerms] | None = None
         self._vectors: dict[int, Any] = {}
         """The vectors that the store has given so far, by number."""
+
+    @property
+    def excluded(self) -> frozenset[str]:
+        """The uris of the documents that searches must not find."""
+        read = partial(excluded_uris, self._sql, self.index.key.namespace)
+        return self._memory.excluded(self.index.index_uid, self.state.version, read)
 
     def has_metadata_key(self, key: str) -> bool:
         """Return whether the metadata of any chunk has a key."""
@@ -240,15 +248,24 @@ class View(Chunks):
         """
         if k < 1:
             raise UsageError(f"top_k must be at least 1, not {k}")
+        if where:
+            compile_filter(where)
+        where = self._without_excluded(where or {})
         if not where:
             return _Filter({}, {}, None, self.state.live)
-        compile_filter(where)
         if not self.state.live:
             return _Filter(where, {}, None, 0)
         if self._store.filters:
             return _Filter(where, without_fields(where, SPANS), None, None)
         allowed_ids = self._masks().allowed(where, self.metadata_of)
         return _Filter(where, where, allowed_ids, len(allowed_ids))
+
+    def _without_excluded(self, where: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Add the condition that the document is not excluded, if any is."""
+        if not self.excluded:
+            return where
+        others = {"uri": {"$nin": sorted(self.excluded)}}
+        return {"$and": [others, where]} if "uri" in where else {**where, **others}
 
     def _are_all(self, candidates: SearchHits) -> bool:
         """Return whether the store cannot have more, though it returned as many as requested."""

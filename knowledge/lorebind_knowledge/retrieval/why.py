@@ -54,6 +54,7 @@ async def path_of(
         chunks = query.views[kb.id].document(uri)
         candidates = search.rank(first, depth, views)
         return candidates, [
+            *_included(query.views[kb.id], uri, len(chunks)),
             *_filtered(chunks, settings),
             *_signals(candidates, uri, lambda: _own_scores(query, kb.id, chunks)),
             _candidates(candidates, uri, len(chunks), depth),
@@ -75,6 +76,13 @@ async def path_of(
     is_found = stages[-1].passes
     lost_at = None if is_found else next(stage.stage for stage in stages if not stage.passes)
     return SearchPath(uri, stages, lost_at, _in_words(uri, stages, lost_at))
+
+
+def _included(view: View, uri: str, chunks: int) -> list[SearchStage]:
+    if uri not in view.excluded:
+        return []
+    note = "it was excluded from searches; `include` lets them find it again"
+    return [SearchStage("excluded", None, None, chunks, passes=False, note=note)]
 
 
 def _filtered(chunks: Sequence[StoredChunk], settings: RetrievalDeclaration) -> list[SearchStage]:

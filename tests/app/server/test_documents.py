@@ -45,6 +45,26 @@ def test_one_is_added_replaced_and_deleted(api: httpx.Client) -> None:
     assert problem(api.delete(where)) == (404, "not_found")
 
 
+def test_one_is_excluded_and_included(api: httpx.Client) -> None:
+    """A search does not find it in the meantime."""
+    document = api.post(HERE, json=NOTE).json()
+    where = f"{HERE}/{document['id']}"
+
+    def finds() -> bool:
+        body = {"query": "Is the shop closed?", "top_k": 9}
+        matches = api.post("/knowledge-bases/handbook/query", json=body).json()["matches"]
+        return any(match["metadata"]["uri"] == document["uri"] for match in matches)
+
+    assert (document["excluded"], finds()) == (False, True)
+    for _ in range(2):
+        assert api.post(f"{where}/exclude").json() == {**document, "excluded": True}
+    assert (api.get(where).json()["excluded"], finds()) == (True, False)
+    assert api.post(f"{where}/include").json() == document
+    assert finds()
+    assert problem(api.post(f"{HERE}/{'0' * 24}/exclude")) == (404, "not_found")
+    api.delete(where)
+
+
 def test_a_file(api: httpx.Client) -> None:
     page = b"<html><body><p>Gift cards never expire.</p></body></html>"
     about = {"id": "gifts", "title": "Gifts", "metadata": '{"shop": "Bern", "year": 2026}'}

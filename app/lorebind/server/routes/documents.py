@@ -168,6 +168,21 @@ async def delete_document(
     return Response(status_code=204)
 
 
+@router.post("/{doc_id}/exclude", response_model=DocumentInfo)
+async def exclude_document(_: Writer, kb: FilledByUs, doc_id: str) -> Any:
+    """Take a document out of searches at once, without deleting it.
+
+    It stays so through every ingest and rebuild, until it is included again.
+    """
+    return json_response(as_data(await kb.aexclude_document(storable_name(kb, doc_id))))
+
+
+@router.post("/{doc_id}/include", response_model=DocumentInfo)
+async def include_document(_: Writer, kb: FilledByUs, doc_id: str) -> Any:
+    """Let searches find a document again that was excluded."""
+    return json_response(as_data(await kb.ainclude_document(storable_name(kb, doc_id))))
+
+
 @router.get("/{doc_id}/chunks", response_model=PageOf[Chunk])
 async def list_chunks(
     request: Request,
