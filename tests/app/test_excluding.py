@@ -84,11 +84,15 @@ def check_each_strategy(project: Project) -> None:
         assert {*map(of, before)} == {OLD, NEW, ADDED}
         assert kb.exclude_document(OLD).excluded
         left = {match.id: match.scores.get("dense") for match in before if of(match) != OLD}
-        assert {match.id: match.scores.get("dense") for match in ask().matches} == left
+        after = {match.id: match.scores.get("dense") for match in ask().matches}
+        assert after == pytest.approx(left, abs=1e-6)
         assert searched(project, strategy=strategy, filters=both) == {NEW}
         assert searched(project, strategy=strategy, filters={"title": "Old keys"}) == set()
         assert not kb.include_document(OLD).excluded
-        assert ask().matches == before
+        again = ask().matches
+        assert [(match.id, match.score) for match in again] == [
+            (match.id, match.score) for match in before
+        ]
 
 
 def test_it_stays_excluded(project: Project, tmp_path: Path, vector_db: dict[str, Any]) -> None:
@@ -149,7 +153,7 @@ def test_ends(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     kb.exclude_document(OLD)
     with pytest.raises(UsageError, match="has 1 excluded documents, and more would slow down"):
         kb.exclude_document(NEW)
-    with pytest.raises(NotFoundError, match="has no document 'docs/odl.md'; did you mean"):
+    with pytest.raises(NotFoundError, match="has no document 'docs/odl"):
         kb.exclude_document("docs/odl.md")
     kb.delete()
     kb.ingest()
