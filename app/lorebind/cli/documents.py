@@ -64,7 +64,11 @@ def documents(
         if not any(getattr(info, rare) for info in documents):
             columns.remove(rare)
     names = [column.replace("_", " ") for column in columns]
-    print_table(names, ([getattr(info, column) for column in columns] for info in documents))
+    rows = (
+        ["yes" * info.excluded if name == "excluded" else getattr(info, name) for name in columns]
+        for info in documents
+    )
+    print_table(names, rows)
     print_failures([info for info in documents if info.reason])
 
 

@@ -50,7 +50,7 @@ class DocumentInfo:
     attempts: int
     """Number of failures in a row."""
     chunks: int
-    """Number of its chunks that searches find."""
+    """Number of its chunks that searches find, unless it is excluded."""
     origin: Literal["source", "added"]
     """Whether it comes from a source or was added by hand."""
     textless_pages: int = 0
