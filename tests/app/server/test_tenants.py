@@ -17,6 +17,7 @@ SECRET = "Zebrawood"
 MINE = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": f"{SECRET} is brown."}]}]}
 BODIES: dict[str, Any] = {
     "query": {"query": "x"},
+    "why": {"query": "x", "document": "x"},
     "documents": {"id": "x", "text": "x"},
     "resume": {"answers": {}},
     "replay": {"step": 0},
@@ -91,6 +92,8 @@ def test_a_run_or_document_of_another_in_a_knowledge_base_of_all(
         ("GET", f"{here}/documents/{document}"),
         ("DELETE", f"{here}/documents/{document}"),
         ("GET", f"{here}/documents/{document}/chunks"),
+        ("POST", f"{here}/documents/{document}/exclude"),
+        ("POST", f"{here}/documents/{document}/include"),
         ("GET", f"{here}/runs/{run['run_id']}"),
         ("GET", f"{here}/runs/{run['run_id']}/events"),
         ("DELETE", f"{here}/runs/{run['run_id']}"),
