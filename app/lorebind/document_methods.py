@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.documents.changing import set_excluded
 from lorebind_knowledge.documents.deleting import delete_by_filter
+from lorebind_knowledge.documents.fields import list_fields
 from lorebind_knowledge.documents.finding import find_lines
 from lorebind_knowledge.documents.listing import (
     count_documents,
@@ -20,6 +21,7 @@ from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:
     from lorebind_knowledge.documents.deleting import Deletion
+    from lorebind_knowledge.documents.fields import MetadataField
     from lorebind_knowledge.documents.finding import FindResult
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
     from lorebind_knowledge.documents.reading import DocumentLines, ReadableDocument
@@ -102,6 +104,14 @@ class DocumentMethods:
             NotFoundError: one of the documents does not exist.
         """
         return await self.handle.read(list_chunks_of, documents)
+
+    async def afields(self) -> list[MetadataField]:
+        """Return the keys of the documents' metadata with their types and most frequent values.
+
+        These are the keys for filters. `uri`, `title` and `kb_id` are omitted. It reads the
+        metadata of every passage.
+        """
+        return await self.handle.read(list_fields)
 
     async def areadable_documents(
         self,
@@ -246,6 +256,7 @@ class DocumentMethods:
     count_documents = sync(acount_documents)
     chunks = sync(achunks)
     chunks_of = sync(achunks_of)
+    fields = sync(afields)
     readable_documents = sync(areadable_documents)
     find = sync(afind)
     fetch = sync(afetch)

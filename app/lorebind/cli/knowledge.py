@@ -52,6 +52,7 @@ for command in (
     documents.chunks,
     reading.find,
     reading.fetch,
+    reading.fields,
     documents.add,
     documents.delete,
     documents.exclude,

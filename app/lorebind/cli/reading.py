@@ -1,7 +1,8 @@
-"""`lorebind knowledge find|fetch`: exact words, and the lines of documents, from the index."""
+"""`lorebind knowledge find|fetch|fields`: exact words, lines and metadata, from the index."""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Annotated
 
@@ -9,10 +10,13 @@ import typer
 
 from lorebind.cli.documents import DocumentArgument
 from lorebind.cli.options import IdArgument, Output, OutputOption, ProjectOption, WorkflowOption
-from lorebind.cli.printing import print_data
-from lorebind.cli.target import open_target
+from lorebind.cli.printing import print_data, print_table
+from lorebind.cli.target import open_read_only, open_target
 from lorebind.cli.terminal import print_line, visible
 from lorebind_config.errors import UsageError
+
+_SHOWN = 5
+"""Number of values in a row of the table; the other outputs have all 20."""
 
 
 def find(
@@ -75,6 +79,29 @@ def fetch(
         return
     for _, text in result.texts():
         print(visible(text))
+
+
+def fields(
+    kb_id: IdArgument,
+    workflow: WorkflowOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """List the keys of the documents' metadata, for `--filter`, with their most frequent values."""
+    with open_read_only(project) as loaded:
+        fields = loaded.knowledge_base(kb_id, workflow=workflow).fields()
+    if output is not Output.table:
+        print_data({"fields": fields}, output)
+        return
+    rows = []
+    for field in fields:
+        values = ", ".join(
+            f"{json.dumps(entry.value, ensure_ascii=False)} ({entry.count})"
+            for entry in field.values[:_SHOWN]
+        )
+        more = ", …" if len(field.values) > _SHOWN else ""
+        rows.append([field.key, ", ".join(field.types), field.count, values + more])
+    print_table(["key", "types", "documents", "values"], rows)
 
 
 def _range(lines: str) -> tuple[int, int | None]:

@@ -19,6 +19,7 @@ from lorebind_config.namespace import document_id
 from lorebind_knowledge.catalog.runs import RunInfo
 from lorebind_knowledge.documents.changing import read_documents
 from lorebind_knowledge.documents.deleting import Deletion
+from lorebind_knowledge.documents.fields import MetadataField
 from lorebind_knowledge.documents.finding import FindResult
 from lorebind_knowledge.documents.listing import (
     HINTS,
@@ -115,6 +116,9 @@ class RemoteKnowledgeBase:
     def chunks(self, document: str) -> list[ChunkInfo]:
         path = f"{self._path}/documents/{self._id(document)}/chunks"
         return read(list[ChunkInfo], self._server.all(path, workflow=self.workflow))
+
+    def fields(self) -> list[MetadataField]:
+        return read(list[MetadataField], self._get("/fields")["items"])
 
     def find(
         self, pattern: str, *, regex: bool = False, document: str | None = None, limit: int = 100

@@ -6,6 +6,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from lorebind_knowledge.documents.fields import MetadataField
 from lorebind_knowledge.documents.listing import DocumentInfo
 from lorebind_knowledge.ingest.report import IngestReport
 
@@ -114,6 +115,12 @@ class FoundLines(_Model):
     passages: list[FoundPassage]
     cut: str
     """Why there may be more; empty if this is everything."""
+
+
+class Fields(_Model):
+    """The keys of the documents' metadata, sorted."""
+
+    items: list[MetadataField]
 
 
 class ReadableDocument(_Model):

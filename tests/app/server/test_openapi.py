@@ -105,7 +105,7 @@ def test_names_are_unique_and_stable(api: httpx.Client) -> None:
     ids = [operation["operationId"] for _, operation in operations(document)]
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch("[a-z]+(_[a-z]+)*", name) for name in ids), ids
-    assert {"query", "query_several", "answer", "find", "fetch", "put_knowledge_base"} <= {*ids}
+    assert {"query", "query_several", "answer", "find", "fetch", "list_fields"} <= {*ids}
     models = document["components"]["schemas"]
     names = [name.replace("_", "").lower() for name in models]
     for name, model in models.items():  # a client has a class for a property without a name, too

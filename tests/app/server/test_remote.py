@@ -100,7 +100,7 @@ STEPS: list[str | list[str] | dict[str, str]] = [
     "knowledge stats docs -o json",
     "knowledge stats birds -w own",
     "knowledge stats none",
-    # Exact words and lines.
+    # Exact words, lines and metadata.
     "knowledge find docs keys",
     "knowledge find docs KEYS --limit 1 -o json",
     "knowledge find docs [kK]eys? --regex --document docs/keys.md",
@@ -117,6 +117,9 @@ STEPS: list[str | list[str] | dict[str, str]] = [
     "knowledge fetch docs docs/keys.md --lines 0-2",
     "knowledge fetch docs docs/kesy.md",
     "knowledge fetch birds own/owls.md -w own",
+    "knowledge fields docs",
+    "knowledge fields docs -o json",
+    "knowledge fields birds -w own",
     # Searches.
     "query docs -q keys",
     "query docs -q keys -o json",

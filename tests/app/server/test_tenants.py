@@ -104,6 +104,7 @@ def test_a_run_or_document_of_another_in_a_knowledge_base_of_all(
     assert set(two.bob.get(f"{here}/stats").json()["documents"].values()) == {0}
     answer = two.bob.post(f"{here}/query", json={"query": SECRET})
     assert problem(answer) == (409, "not_ingested")
+    assert two.bob.get(f"{here}/fields").json() == {"items": []}
     words = {"pattern": SECRET, "document": document}
     for name in ("find", "fetch"):
         assert problem(two.bob.get(f"{here}/{name}", params=words)) == (409, "not_ingested")

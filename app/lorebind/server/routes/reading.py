@@ -1,4 +1,4 @@
-"""`…/find` and `…/fetch`: exact words, and the lines of documents, from the index."""
+"""`…/find`, `…/fetch` and `…/fields`: exact words, lines and metadata, from the index."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 
 from lorebind.knowledge_base import KnowledgeBase
 from lorebind.plain_data import as_data
-from lorebind.server.answers import DocumentText, FoundLines
+from lorebind.server.answers import DocumentText, Fields, FoundLines
 from lorebind.server.etags import conditional
 from lorebind.server.server import SeenKnowledgeBase
 from lorebind_config.errors import NotFoundError
@@ -62,6 +62,12 @@ async def fetch(
     name = storable_name(kb, document)
     lines = await kb.afetch(name, first_line=first_line, last_line=last_line)
     return conditional(request, as_data(lines))
+
+
+@router.get("/fields", response_model=Fields)
+async def list_fields(request: Request, kb: SeenKnowledgeBase) -> Any:
+    """List the keys of the documents' metadata with their types and most frequent values."""
+    return conditional(request, {"items": as_data(await kb.afields())})
 
 
 def storable_name(kb: KnowledgeBase, document: str) -> str:

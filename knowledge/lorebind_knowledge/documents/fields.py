@@ -1,0 +1,113 @@
+"""List the fields of a knowledge base's metadata, with their values, for filters."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence  # at run time: the server's schema of answers reads it
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from lorebind_knowledge.documents.reading import list_readable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lorebind_config.namespace import Namespace
+    from lorebind_knowledge.catalog.catalog import Catalog
+
+FieldType: TypeAlias = Literal["text", "number", "boolean", "date", "list"]
+"""The type of a value. A date is a text in ISO 8601."""
+
+_OF_ALL = {"uri", "title", "kb_id"}
+"""Metadata that each document has, mostly with values of its own."""
+_SHOWN = 20
+_MOST_FIELDS = 1_000
+_MOST_VALUES = 10_000
+"""Limits for documents whose metadata is hostile; further ones are not counted."""
+_LONGEST = 200
+_PAGE = 100
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?", re.ASCII | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldValue:
+    """A value of a field."""
+
+    value: str | int | float | bool
+    """A text of more than 200 characters is cut there."""
+    count: int
+    """The number of documents that have it, also in a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataField:
+    """A key of the metadata of documents."""
+
+    key: str
+    types: Sequence[FieldType]
+    """The types of its values, sorted."""
+    count: int
+    """The number of documents that have the key."""
+    values: Sequence[FieldValue]
+    """The most frequent values, at most 20."""
+
+
+class _Field:
+    """The values of one key."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.types: set[FieldType] = set()
+        self.values: Counter[tuple[bool, Any]] = Counter()
+        """By the value, and whether it is a boolean: for Python, True is 1."""
+
+    def add(self, value: Any) -> None:
+        self.count += 1
+        self.types.add(_type(value))
+        for entry in set(value) if isinstance(value, list) else (value,):
+            if isinstance(entry, str | int | float):
+                key = isinstance(entry, bool), entry[:_LONGEST] if isinstance(entry, str) else entry
+                if key in self.values or len(self.values) < _MOST_VALUES:
+                    self.values[key] += 1
+
+    def most_frequent(self) -> list[FieldValue]:
+        ordered = sorted(self.values.items(), key=lambda item: (-item[1], str(item[0][1])))
+        return [FieldValue(value, count) for (_, value), count in ordered[:_SHOWN]]
+
+
+def _type(value: Any) -> FieldType:
+    match value:
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case list():
+            return "list"
+        case str() if _DATE.fullmatch(value):
+            return "date"
+    return "text"
+
+
+def list_fields(namespace: Namespace, catalog: Catalog) -> list[MetadataField]:
+    """List the keys in the metadata of the documents that searches find, sorted.
+
+    Only metadata that is equal in all passages of a document counts, and none of `uri`, `title` and
+    `kb_id`. It reads the metadata of every passage.
+    """
+    fields: dict[str, _Field] = {}
+    after: str | None = None
+    while page := list_readable(namespace, catalog, where={}, limit=_PAGE, after=after):
+        for document in page:
+            _add(fields, document.metadata)
+        after = page[-1].uri
+    return [
+        MetadataField(key, sorted(field.types), field.count, field.most_frequent())
+        for key, field in sorted(fields.items())
+    ]
+
+
+def _add(fields: dict[str, _Field], metadata: Mapping[str, Any]) -> None:
+    for key, value in metadata.items():
+        if key not in _OF_ALL and (key in fields or len(fields) < _MOST_FIELDS):
+            fields.setdefault(key, _Field()).add(value)
