@@ -254,7 +254,7 @@ class AnswerStream:
         """
         prepared = await self._ready()
         with lane("wait"):
-            return await call(preview, prepared)
+            return await call(preview, prepared.messages, prepared.injection, prepared.counter)
 
     preview = sync(apreview)
 

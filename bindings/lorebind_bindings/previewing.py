@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_bindings.answering import ModelRequest
+    from langchain_core.messages import BaseMessage
+
+    from lorebind_bindings.injecting import Injection
     from lorebind_bindings.retrieving import BoundResult, Verdict
+    from lorebind_prompts import TokenCounter
     from lorebind_prompts.assembler import Dropped
 
 
@@ -38,14 +41,15 @@ class PromptPreview:
     results: Sequence[BoundResult]
 
 
-def preview(prepared: ModelRequest) -> PromptPreview:
-    """Return the prompt of a request that is ready to be sent."""
+def preview(
+    messages: Sequence[BaseMessage], injection: Injection, counter: TokenCounter
+) -> PromptPreview:
+    """Return the prompt that these messages are, with what was injected into them."""
     from lorebind_prompts import count_messages
 
-    injection, counter = prepared.injection, prepared.counter
     return PromptPreview(
-        [PromptMessage(message.type, str(message.text)) for message in prepared.messages],
-        count_messages(prepared.messages, counter),
+        [PromptMessage(message.type, str(message.text)) for message in messages],
+        count_messages(messages, counter),
         counter.name,
         counter.exact,
         injection.dropped,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from lorebind.server.problems import ProblemError
+from lorebind.server.problems import MCP, ProblemError
 from lorebind_config.namespace import tenant
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.bridge import call
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from lorebind.mcp.list_changes import ListChanges
     from lorebind.project import Project
     from lorebind.server.server import Server
-
-PATH = "/mcp"
 
 
 class McpEndpoint:
@@ -78,7 +76,7 @@ class McpEndpoint:
         return self._manager
 
     def _made(self) -> StreamableHTTPSessionManager:
-        import_extra("mcp", extra="mcp", purpose=PATH)
+        import_extra("mcp", extra="mcp", purpose=MCP)
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
         from lorebind.mcp.list_changes import ListChanges

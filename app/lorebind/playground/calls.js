@@ -3,7 +3,7 @@
 import { tokenForCalls } from "./api.js";
 import { el } from "./dom.js";
 import { copied } from "./passages.js";
-import { clean, searchOf } from "./views/ask.js";
+import { clean, searchOf } from "./searches.js";
 import { words } from "./words.js";
 
 const quoted = (text) => `'${String(text).replaceAll("'", "'\\''")}'`;

@@ -2,7 +2,7 @@
 
 import { call, get, withQuery } from "./api.js";
 import { alertOf, decimals, el, field, note, show } from "./dom.js";
-import { clean } from "./views/ask.js";
+import { clean } from "./searches.js";
 import { words } from "./words.js";
 
 let lists = 0;

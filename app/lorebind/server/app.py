@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, FastAPI
 from starlette.routing import Route
 
-from lorebind.mcp.http import PATH
 from lorebind.server.failures import answer_failures
 from lorebind.server.middleware.callers import Callers, Rates
-from lorebind.server.middleware.guard import REQUEST_SECONDS, Hosts, RequestGuard
+from lorebind.server.middleware.guard import REQUEST_SECONDS, RequestGuard
+from lorebind.server.middleware.hosts import Hosts
 from lorebind.server.openapi import PROBLEM, describe, operation_id
+from lorebind.server.problems import MCP
 from lorebind.server.routes import (
     answers,
     chat_completions,
@@ -105,7 +106,7 @@ def make_app(
     """
     app = make_api(server)
     declared = server.project.config.project.server
-    app.router.routes.append(Route(PATH, server.mcp))
+    app.router.routes.append(Route(MCP, server.mcp))
     public = metadata.metadata_routes(server.jwts) if server.jwts else []
     app.router.routes.extend(public)
     if declared.playground:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE = "application/problem+json"
 
+MCP = "/mcp"
+"""The path of the Model Context Protocol."""
 OPENAI = "/v1/"
 """The start of the paths that answer as OpenAI does."""
 _INVALID = "invalid_request_error"

@@ -15,7 +15,8 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lorebind.server.middleware.callers import Callers
-from lorebind.server.middleware.guard import MOST_BYTES, Hosts, RequestGuard
+from lorebind.server.middleware.guard import MOST_BYTES, RequestGuard
+from lorebind.server.middleware.hosts import Hosts
 from lorebind.server.state.tokens import Tokens
 from lorebind_knowledge.plumbing.bridge import call
 

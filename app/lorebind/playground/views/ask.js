@@ -1,10 +1,11 @@
 // Ask: passages with the reasons of their rank, a streamed answer with citations, and comparisons.
 
 import { remember } from "../address.js";
-import { call, events, get, withQuery } from "../api.js";
+import { call, events, get } from "../api.js";
 import { callsOf } from "../calls.js";
 import { alertOf, button, count, decimals, el, field, note, several, show } from "../dom.js";
 import { passages } from "../passages.js";
+import { clean, searchOf } from "../searches.js";
 import { settingsOf } from "../settings.js";
 import { whyNot } from "../why.js";
 import { words } from "../words.js";
@@ -104,22 +105,10 @@ async function ask(question, settings, { kb, answers, talk, results, signal, con
   }
 }
 
-/** The body and path of a search. */
-export function searchOf(question, values, kb) {
-  const { knowledge_bases, task, agent, ...rest } = values;
-  const place = { task, agent };
-  return kb
-    ? [`knowledge-bases/${encodeURIComponent(kb)}/query`, { query: question, explain: true, ...rest }]
-    : ["query", { query: question, explain: true, ...rest, ...place, knowledge_bases }];
-}
-
 async function searched(question, values, kb, signal) {
   const [path, body] = searchOf(question, values, kb);
   return { result: await call("POST", path, clean(body), { signal }), values };
 }
-
-/** The same without what is not set. */
-export const clean = (body) => Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined && value !== null && value !== ""));
 
 function verdict(result) {
   const state = { hit: "good", weak: "fair", miss: "bad" }[result.verdict];
@@ -243,15 +232,4 @@ function prompt(body, { signal }) {
       show(content, alertOf(error.message));
     }
   } }, el("summary", {}, words.prompt.show), content);
-}
-
-/** Return all pages of a list, up to `most` items. */
-export async function listed(path, values, most, signal) {
-  const items = [];
-  for (let cursor; ;) {
-    const page = await get(withQuery(path, { ...values, limit: 100, cursor }), signal);
-    items.push(...page.items);
-    cursor = page.next;
-    if (!cursor || items.length >= most) return items;
-  }
 }

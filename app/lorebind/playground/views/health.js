@@ -4,7 +4,7 @@ import { to } from "../address.js";
 import { get, patient } from "../api.js";
 import { age, alertOf, button, count, el, link, note, show } from "../dom.js";
 import { words } from "../words.js";
-import { listed } from "./ask.js";
+import { listed } from "../searches.js";
 
 export async function view({ signal, may, caller }) {
   const items = await listed("knowledge-bases", {}, 200, signal);

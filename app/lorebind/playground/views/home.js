@@ -4,7 +4,7 @@ import { to } from "../address.js";
 import { get } from "../api.js";
 import { age, el, link, note, several, show } from "../dom.js";
 import { words } from "../words.js";
-import { listed } from "./ask.js";
+import { listed } from "../searches.js";
 
 export async function view({ signal }) {
   const items = await listed("knowledge-bases", {}, 500, signal);

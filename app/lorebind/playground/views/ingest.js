@@ -4,7 +4,7 @@ import { call, patient } from "../api.js";
 import { alertOf, button, count, el, moment, note, show } from "../dom.js";
 import { report, stateOf } from "../runs.js";
 import { words } from "../words.js";
-import { listed } from "./ask.js";
+import { listed } from "../searches.js";
 
 export async function ingests(context, kb, ingest) {
   const { signal, may } = context;

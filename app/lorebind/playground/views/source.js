@@ -5,7 +5,7 @@ import { get, withQuery } from "../api.js";
 import { alertOf, button, el, link, note, several, show } from "../dom.js";
 import { whereIn } from "../passages.js";
 import { words } from "../words.js";
-import { listed } from "./ask.js";
+import { listed } from "../searches.js";
 
 const LINES = 400;
 

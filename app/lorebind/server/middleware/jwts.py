@@ -16,11 +16,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from lorebind.mcp.http import PATH
 from lorebind.server.failure_log import OutageLog
-from lorebind.server.middleware.guard import LOOPBACK, hostname
+from lorebind.server.middleware.hosts import LOOPBACK, hostname
 from lorebind.server.middleware.shared_read import SharedRead
-from lorebind.server.problems import ProblemError
+from lorebind.server.problems import MCP, ProblemError
 from lorebind.server.state.tokens import RIGHTS, Token, is_name
 from lorebind_config.checks.template_checks import refuse_unset
 from lorebind_config.errors import SourceError, UsageError
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 METADATA = "/.well-known/oauth-protected-resource"
 """The path of the metadata; the path of a resource can follow."""
-RESOURCES = ("", PATH)
+RESOURCES = ("", MCP)
 """The paths of the resources that have metadata: the whole server, and `/mcp` by itself."""
 
 _LEEWAY_SECONDS = 60
