@@ -201,7 +201,7 @@ USAGE: list[tuple[list[str], str]] = [
     ([*QUERY, "x", "--filter", "=ops"], "--filter '=ops' is not of the form key=value"),
     ([*QUERY, "x", "--filter", "a=1", "--filter", "a=2"], "--filter has 'a' twice"),
     (QUERY[:3], "write one question: lorebind query docs"),
-    ([*QUERY, "x", "y"], "write one question: lorebind query docs"),
+    ([*QUERY, "x", "y"], "there is no knowledge base 'y'; known: docs, rules"),
     ([*QUERY, "x", "--filter", 'uri={"$foo":1}'], "unknown operator '$foo'; known: $and"),
     ([*QUERY, "x", "--top-k", "0"], "lorebind: top_k is 0; expected 1 to 50"),
     ([*QUERY, "x", "--top-k", "51"], "lorebind: top_k is 51; expected 1 to 50"),

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from lorebind_config.errors import StoreError
 from lorebind_config.namespace import Namespace, tenant
+from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.batches import About, Batch, Batches
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.indexes import Manifest
@@ -91,8 +92,9 @@ def test_batches(dsn: str) -> None:
     about = About("acme", "docs", "local/x", "1")
     ids = ["waits", "waits too", "runs", "ended"]
     with catalog.lease(DOCS) as lease:
-        batches.add((lease, Batch(name, "key", about, ["text"])) for name in ids)
-        batches.add([(lease, Batch("z", "other", replace(about, embedder="b"), ["text"]))])
+        batches.add(lease, [Batch(name, "key", about, ["text"]) for name in ids], leases.check)
+        other = Batch("z", "other", replace(about, embedder="b"), ["text"])
+        batches.add(lease, [other], leases.check)
         batches.take("runs", "worker", ["key"])
         batches.take("ended", "worker", ["key"])
         batches.finish("ended")

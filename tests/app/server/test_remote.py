@@ -202,8 +202,6 @@ STEPS: list[str | list[str] | dict[str, str]] = [
     "knowledge unpack {here}/kb.lorebind",
     "knowledge unpack {here}/kb.lorebind -o json",
     "knowledge unpack {here}/kb.lorebind docs",
-    "knowledge unpack {here}/kb.lorebind copied",
-    "query copied -q rules",
     "knowledge unpack {here}/more.md",
     "query docs -q rules",
     "knowledge rollback docs -o json",
@@ -318,3 +316,14 @@ def test_the_same_as_in_a_folder(cli: Cli, pair: Pair, number: int) -> None:
     cli.move_to(cli.root)
     there = masked(cli(*command, "--server", pair.url), pair.folder, pair.served)
     assert there == here
+
+
+def test_a_pack_cannot_make_a_server_read_files(cli: Cli, pair: Pair) -> None:
+    """In a folder, `unpack` declares a new knowledge base as packed; on a server, its files are the
+    server's."""
+    cli.move_to(pair.folder)
+    cli("ingest", "rules")
+    assert cli("knowledge", "pack", "rules", "-o", "rules.lorebind").code == 0
+    refused = cli("knowledge", "unpack", "rules.lorebind", "copied", "--server", pair.url)
+    assert refused.code == 2
+    assert "source type 'markdown_glob' is not possible here" in refused.err
