@@ -22,7 +22,8 @@ _FOR_DEVELOPERS = ("all", "bench", "community", "dev", "docs")
 def to_install(text: str) -> set[str]:
     """Return the requirements of the `pip install` commands of a text."""
     words = (word for line in _PIP.findall(text) for word in shlex.split(line))
-    return {word for word in words if not word.startswith("-")}
+    named = {word for word in words if not word.startswith("-")}
+    return {"lorebind[workflow]" if word == "langchain-lorebind" else word for word in named}
 
 
 def missing_modules(requirements: Iterable[str]) -> list[str]:

@@ -212,7 +212,10 @@ def uncounted(output: str) -> str:
 
 
 def _check_python(block: Block, folder: Path, place: str, python: ForkedPython) -> None:
-    done = run_program([python.commands / "python", "-c", block.text], cwd=folder, timeout=300)
+    code = block.text
+    if (page := ROOT / place.partition(":")[0]).is_relative_to(ROOT / "integrations"):
+        code = f"import sys; sys.path.append({str(page.parent)!r})\n{code}"  # as if installed
+    done = run_program([python.commands / "python", "-c", code], cwd=folder, timeout=300)
     assert done.returncode == 0, f"{place}:\n{done.stderr}"
 
 
@@ -230,6 +233,6 @@ def _check_make(block: Block, place: str) -> None:
     """Check that a `make` line names a target of the Makefile."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for line in block.text.splitlines():
-        match = re.fullmatch(r"make (\w+)(?: +#.*)?", line)
+        match = re.fullmatch(r"make ([\w-]+)(?: +#.*)?", line)
         assert match, f"{place}: {line!r} is not a make command"
         assert re.search(rf"^{match[1]}:", makefile, re.MULTILINE), f"{place}: no target {match[1]}"
