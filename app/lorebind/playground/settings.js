@@ -1,7 +1,7 @@
 // The settings of a search: strategy, number, minimum score, place and filters.
 
 import { get } from "./api.js";
-import { button, el, field, select } from "./dom.js";
+import { button, el, field, select, show } from "./dom.js";
 import { words } from "./words.js";
 
 const STRATEGIES = ["", "hybrid", "similarity", "mmr", "lexical"];
@@ -18,7 +18,7 @@ export async function settingsOf(context, kb, query, prefix) {
   const fields = Object.entries(controls).map(([name, control]) => field(words.settings[name], control, words.settings[`${name}Hint`]));
   const place = kb ? {} : await places(context, old);
   if (!kb) fields.push(...place.fields);
-  const filters = filterRows([], old("filters"));
+  const filters = filterRows(() => known(kb, context.signal), old("filters"));
   const set = () => Object.fromEntries(Object.entries({ ...controls, ...place.controls }).map(([name, control]) => [name, control.value]));
   return {
     element: el("div", { class: "stack" }, el("div", { class: "fields" }, fields), filters.element),
@@ -50,9 +50,18 @@ async function places({ signal }, old) {
   return { controls, fields };
 }
 
+/** Return the fields of the metadata of one knowledge base. */
+async function known(kb, signal) {
+  if (!kb) return [];
+  const { items } = await get(`knowledge-bases/${encodeURIComponent(kb)}/fields`, signal);
+  return items;
+}
+
 let lists = 0;
 
-function filterRows(fields, text) {
+/** Rows of conditions; the fields are loaded with the first row that a person adds. */
+function filterRows(load, text) {
+  let fields = [];
   const id = `fields-${++lists}`;
   const rows = el("div", { class: "stack tight" });
   const add = (key = "", operator = "$eq", value = "") => {
@@ -60,7 +69,7 @@ function filterRows(fields, text) {
     const row = el("div", { class: "fields" },
       field(words.settings.key, el("input", { value: key, list: id, class: "key" })),
       field(words.settings.operator, select(OPERATORS.map((name) => [name, words.operators[name]]), operator, { class: "operator" })),
-      field(words.settings.value, el("input", { value, class: "value", placeholder: values.slice(0, 3).map((item) => item.value ?? item).join(", ") })),
+      field(words.settings.value, el("input", { value, class: "value", placeholder: values.slice(0, 3).map((item) => item.value).join(", ") })),
       el("div", { class: "field" }, button(words.settings.remove, () => row.remove(), { class: "bare" })));
     rows.append(row);
   };
@@ -75,9 +84,15 @@ function filterRows(fields, text) {
     }
     return Object.keys(filters).length ? filters : undefined;
   };
+  const names = el("datalist", { id });
   const element = el("fieldset", { class: "stack tight" }, el("legend", {}, words.settings.filters), rows,
-    el("datalist", { id }, fields.map((item) => el("option", { value: item.key }))),
-    el("div", {}, button(words.settings.addFilter, () => add(), { class: "bare" })));
+    names, el("div", {}, button(words.settings.addFilter, async () => {
+      if (!fields.length) {
+        fields = await load().catch(() => []);
+        show(names, fields.map((item) => el("option", { value: item.key })));
+      }
+      add();
+    }, { class: "bare" })));
   return { element, value, text: () => (value() ? JSON.stringify(value()) : "") };
 }
 

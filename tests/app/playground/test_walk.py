@@ -59,9 +59,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Pro
     (pages / "broken.pdf").write_bytes(b"not a PDF")
     (folder / "steps.py").write_text(STEPS)
     pages_kb = {"id": "pages", "sources": [{"type": "file_glob", "path": "pages/*"}]}
+    handbook = {**PROJECT["knowledge_bases"][0], "metadata": {"audience": "customers"}}
     declared = {
         **PROJECT,
-        "knowledge_bases": [*PROJECT["knowledge_bases"], pages_kb],
+        "knowledge_bases": [handbook, pages_kb],
         "knowledge": [{"id": "handbook", "top_k": 4}],
         "workflows": [WORKFLOW],
     }
@@ -100,6 +101,9 @@ def test_why_a_document_is_missing_and_what_the_model_gets(shop: Process, browse
         assert marks.all_inner_texts() == ["return", "goods"]
         page.get_by_text("The prompt as the model gets it").click()
         page.get_by_text("You can return goods within 30 days.").nth(1).wait_for()
+        page.get_by_role("button", name="Add a filter").first.click()
+        page.locator("datalist option[value=audience]").first.wait_for(state="attached")
+        page.get_by_role("button", name="Remove").click()
         page.get_by_text("Why not?").click()
         page.get_by_label("Document that you expected").fill("inline:shipping")
         page.get_by_role("button", name="Look").click()
