@@ -90,7 +90,8 @@ async def test_a_run_reuses_the_threads_of_its_database(
     for number in range(30):
         await journal.put({"key": f"t{number}", "output": number})
     in_memory = store.saver.name == "threads in memory"
-    assert 0 < len(started) <= 4 or (in_memory and not started)
+    # At most four that read, one that writes and one that waits, for over 30 calls.
+    assert 0 < len(started) <= 6 or (in_memory and not started)
 
 
 async def test_a_thread_that_fails_after_it_was_answered_has_failed(store: ThreadStore) -> None:
