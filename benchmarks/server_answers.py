@@ -143,5 +143,5 @@ async def _first(parts: AsyncIterator[str]) -> float:
 
 
 async def _whole(parts: AsyncIterator[str]) -> str:
-    async with aclosing(parts) as each:  # type: ignore[type-var]
+    async with aclosing(parts) as each:  # type: ignore[type-var]  # it is a generator
         return "".join([part async for part in each])

@@ -132,6 +132,6 @@ def observe(
 
 def _named(model: BaseChatModel) -> tuple[str, str]:
     """Return the provider and the name of a model, as LangChain's traces show them."""
-    known: Mapping[str, Any] = model._get_ls_params()
+    traced: Mapping[str, Any] = model._get_ls_params()
     kind = type(model).__name__
-    return str(known.get("ls_provider") or kind), str(known.get("ls_model_name") or kind)
+    return str(traced.get("ls_provider") or kind), str(traced.get("ls_model_name") or kind)

@@ -199,7 +199,7 @@ class Events:
         """Raise `UsageError` if a method of an extension is async."""
         self._extensions: list[Extension] = []
         self.tracers: Sequence[Tracer] = ()
-        """Make spans of what happens."""
+        """The tracers that create a span for each operation."""
         for extension in extensions:
             self.subscribe(extension)
 

@@ -40,8 +40,8 @@ def project(tmp_path: Path) -> Any:
 
 def lost(project: Project, document: str, **settings: Any) -> str | None:
     path = project.knowledge_base("pages").why(QUESTION, f"pages/{document}", **settings)
-    found = project.query("pages", QUESTION, **settings)
-    uris = [match.metadata["uri"] for match in found.matches]
+    result = project.query("pages", QUESTION, **settings)
+    uris = [match.metadata["uri"] for match in result.matches]
     assert (path.lost_at is None) == (path.uri in uris)
     assert all(stage.passes for stage in path.stages) or path.lost_at
     assert path.uri in path.explanation

@@ -7,6 +7,7 @@ connectors read.
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -101,8 +102,9 @@ class Arguments(BaseModel):
     about: ClassVar[str]
     """The description of the tool."""
 
+    @abstractmethod
     async def call(self, knowledge: Knowledge) -> Data:
-        raise NotImplementedError
+        """Return the result of the tool."""
 
 
 class Search(Arguments):

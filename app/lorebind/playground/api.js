@@ -15,7 +15,8 @@ export const useToken = (text) => {
 export const useTenant = (name) => {
   tenant = name;
 };
-export const tokenForCalls = () => (token ? "$TOKEN" : "");
+/** The headers of calls that a person copies; the token itself is not shown. */
+export const headersOfCalls = () => [...(token ? ["Authorization: Bearer $TOKEN"] : []), ...(tenant ? [`X-Tenant-ID: ${tenant}`] : [])];
 
 /** An error that the server explains: a problem document. */
 export class Problem extends Error {

@@ -1,6 +1,6 @@
 // The same search as a call: curl, command line, Python and YAML, to copy.
 
-import { tokenForCalls } from "./api.js";
+import { headersOfCalls } from "./api.js";
 import { el } from "./dom.js";
 import { copied } from "./passages.js";
 import { clean, searchOf } from "./searches.js";
@@ -13,16 +13,17 @@ export function callsOf(question, values, kb) {
   const settings = clean(values);
   const { knowledge_bases = [], filters, workflow, task, agent, ...plain } = settings;
   const [path, body] = searchOf(question, values, kb);
-  const token = tokenForCalls() ? ` -H "Authorization: Bearer ${tokenForCalls()}"` : "";
+  const headers = headersOfCalls().map((header) => ` -H "${header}"`).join("");
   const ids = kb ? [kb] : knowledge_bases;
   const options = Object.entries(plain).map(([name, value]) => ` --${name.replaceAll("_", "-")} ${value}`).join("");
-  const filterOptions = filters ? ` --filter ${quoted(JSON.stringify(filters))}` : "";
+  const filterOptions = Object.entries(filters ?? {}).map(([key, condition]) => ` --filter ${quoted(`${key}=${JSON.stringify(condition)}`)}`).join("");
+  const placeOptions = Object.entries({ workflow, task, agent }).filter(([, value]) => value).map(([name, value]) => ` --${name} ${quoted(value)}`).join("");
   const named = Object.entries({ ...plain, filters }).filter(([, value]) => value !== undefined).map(([name, value]) => `, ${name}=${python(value)}`).join("");
   const place = [...ids.map((id) => python(id)), ...Object.entries({ workflow, task, agent }).filter(([, value]) => value).map(([name, value]) => `${name}=${python(value)}`)].join(", ");
   const yaml = Object.entries(clean({ ...plain, filters })).map(([name, value]) => `      ${name}: ${JSON.stringify(value)}`).join("\n");
   const calls = {
-    curl: `curl ${location.origin}/api/v0/${path}${token} -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(clean({ ...body, explain: undefined })))}`,
-    "command line": `lorebind query ${ids.map(quoted).join(" ")} ${quoted(question)}${options}${filterOptions}`,
+    curl: `curl ${location.origin}/api/v0/${path}${headers} -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(clean({ ...body, explain: undefined })))}`,
+    "command line": `lorebind query ${[...ids, question].map(quoted).join(" ")}${options}${filterOptions}${placeOptions}`,
     Python: kb
       ? `project.query(${python(kb)}, ${python(question)}${named})`
       : `project.at(${place}).query(${python(question)}${named})`,

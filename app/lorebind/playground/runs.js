@@ -61,9 +61,9 @@ export function report(data) {
     (data.failures ?? []).map((item) => el("p", { class: "small" }, el("b", { class: "bad" }, item.uri), " ", item.reason)),
     (data.sources ?? []).filter((source) => source.status === "failed").map((source) => el("p", { class: "small" }, el("b", { class: "bad" }, source.source), " ", source.reason)),
     (data.notices ?? []).map((text) => note(text)),
-    (data.sources ?? []).flatMap((source) => source.skipped).length > 0 &&
-      el("details", {}, el("summary", {}, words.ingest.skipped(several(data.sources.flatMap((source) => source.skipped).length, "kind"))),
-        el("ul", { class: "small stack tight" }, data.sources.flatMap((source) => source.skipped).map((item) => el("li", {}, skipped(item))))));
+    skippedFiles((data.sources ?? []).flatMap((source) => source.skipped)));
 }
 
-const skipped = (item) => [`${item.reason ?? ""} `, (item.uris ?? item.paths ?? item.examples ?? []).join(", "), item.setting ? ` (${words.ingest.setting} ${item.setting})` : ""];
+const skippedFiles = (files) =>
+  files.length > 0 && el("details", {}, el("summary", {}, words.ingest.skipped(several(files.length, "file"))),
+    el("ul", { class: "small stack tight" }, files.map((file) => el("li", {}, file.uri, el("span", { class: "quiet" }, ` ${file.reason}`), file.setting && ` (${words.ingest.setting} ${file.setting})`))));

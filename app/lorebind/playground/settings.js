@@ -4,8 +4,8 @@ import { get } from "./api.js";
 import { button, el, field, select, show } from "./dom.js";
 import { words } from "./words.js";
 
-const STRATEGIES = ["", "hybrid", "similarity", "mmr", "lexical"];
-const OPERATORS = ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$newer_than"];
+const STRATEGIES = ["", "hybrid", "similarity", "mmr", "lexical", "rerank"];
+const OPERATORS = ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin"];
 
 /** Return fields for settings, with their values; names in the address begin with `prefix`. */
 export async function settingsOf(context, kb, query, prefix) {
@@ -105,7 +105,7 @@ function parsed(text) {
 }
 
 function typed(text, operator) {
-  if (operator === "$in") return text.split(",").map((part) => typed(part.trim(), ""));
+  if (operator === "$in" || operator === "$nin") return text.split(",").map((part) => typed(part.trim(), ""));
   if (/^-?\d+(\.\d+)?$/.test(text)) return Number(text);
   return { true: true, false: false }[text] ?? text;
 }

@@ -219,7 +219,7 @@ class LoadedProject:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of what the files declare, with templates as they were written.
+        """The digest of the declarations in the files, with unfilled templates.
 
         The settings of servers are no part of it.
         """

@@ -36,11 +36,11 @@ _NONE = np.zeros(0, np.int64)
 # Rows by pairs of segment and first term, as JSON. Both lists alone would also name large rows of
 # frequent terms, which are first in rows of small segments.
 _ROWS_IN_POSTGRES = (
-    "json_array_elements(:rows::json) as wanted (row) join catalog_postings"
+    "json_array_elements(:rows::json) as needed (row) join catalog_postings"
     " on segment = (row ->> 0)::bigint and first_term = row ->> 1"
 )
 _ROWS_IN_SQLITE = (
-    "json_each(:rows) as wanted cross join catalog_postings"
+    "json_each(:rows) as needed cross join catalog_postings"
     " on segment = json_extract(value, '$[0]') and first_term = json_extract(value, '$[1]')"
 )
 
@@ -154,20 +154,20 @@ def read_postings(
     The arrays are parts of a row of other terms too: copy what is kept.
     """
     by_key = {key_of(term): term for term in terms}
-    wanted: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
+    needed: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for segment, held in segments.items():
         for key in by_key:
             if row := bisect_right(held.rows, key):
-                wanted[segment, held.rows[row - 1]].append(key)
-    if not wanted:
+                needed[segment, held.rows[row - 1]].append(key)
+    if not needed:
         return
     for segment, first, *arrays in sql.run_binary(
         "select segment, first_term, terms, counts, positions, weights"
         f" from {_ROWS_IN_POSTGRES if sql.is_postgres else _ROWS_IN_SQLITE}",
-        rows=json.dumps(list(wanted)),
+        rows=json.dumps(list(needed)),
     ):
         block = read_block(*arrays)
-        for key in wanted[segment, first]:
+        for key in needed[segment, first]:
             place = bisect_right(block.terms, key) - 1
             if block.terms[place] == key:
                 start = int(block.counts[:place].sum())

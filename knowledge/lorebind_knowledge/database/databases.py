@@ -200,7 +200,7 @@ class PostgresDatabase:
         )
 
     def schema_beside(self, name: str, connection: psycopg.Connection | None = None) -> str:
-        """Return the schema of what lies `beside` this database.
+        """Return the schema of the database that `beside` opens.
 
         Args:
             name: as for `beside`.

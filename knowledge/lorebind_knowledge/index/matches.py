@@ -1,6 +1,6 @@
 """The passages of an index that have terms of a question, and the best of them.
 
-The score of a passage is the sum of what each term scores there. In large indexes most of the time
+The score of a passage is the sum of the scores of its terms. In large indexes most of the time
 would go into terms that many passages have, and those count least. So terms are added up from the
 rarest, until no passage without one of those can be among the best. Only what may be among the best
 is then scored by all terms.

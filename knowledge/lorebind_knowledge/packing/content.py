@@ -56,7 +56,7 @@ _OPTIONAL: Mapping[str, type | tuple[type, ...]] = {
     "time_start": (int, float),
     "time_end": (int, float),
 }
-"""The types of what citations read in the metadata of a chunk."""
+"""The metadata of a chunk that citations read, with their types."""
 
 
 _COUNTS = ("attempts", "textless_pages")

@@ -63,7 +63,7 @@ def test_every_view(filled: Process, browser: Any, axe: Any, scheme: str, width:
             page.goto(f"{filled.url}/playground#/{view.replace('QUESTION', QUESTION)}")
             page.locator("main h1").wait_for()
             page.wait_for_load_state("networkidle")
-            found = axe.run(page, options=RULES).response["violations"]
-            assert not found, f"{view}: {json.dumps(found, indent=1)[:3000]}"
+            violations = axe.run(page, options=RULES).response["violations"]
+            assert not violations, f"{view}: {json.dumps(violations, indent=1)[:3000]}"
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0, f"{view} scrolls sideways"

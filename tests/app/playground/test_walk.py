@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +13,10 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from tests.app.server.conftest import PROJECT, Process, serving, write_project
+from tests.processes import run_program
 
 from .conftest import watched
 
@@ -130,6 +135,32 @@ def test_two_settings_are_compared_and_a_link_shows_them_again(shop: Process, br
         assert page.get_by_role("textbox", name="Question").input_value() == QUESTION
 
 
+def test_the_copied_calls_find_the_same(shop: Process, browser: Any) -> None:
+    with watched(browser, shop.url) as page:
+        page.goto(f"{shop.url}/playground#/kb/handbook?top_k=1&strategy=lexical")
+        page.get_by_role("button", name="Add a filter").first.click()
+        page.get_by_label("Field").first.fill("audience")
+        page.get_by_label("Value").first.fill("customers")
+        page.get_by_role("textbox", name="Question").fill(f"{QUESTION} It's urgent.")
+        page.keyboard.press("Enter")
+        page.get_by_text("The same as a call").click()
+        curl, command, python, declared = page.locator("details[open] pre").all_inner_texts()
+    words = shlex.split(curl.replace("\\\n", " "))
+    body = json.loads(words[words.index("-d") + 1])
+    over_http = httpx.post(words[1], json=body, timeout=60).json()
+    (match,) = over_http["matches"]
+    assert match["metadata"]["uri"] == "inline:returns"
+    program = Path(sys.executable).with_name(shlex.split(command)[0])
+    sent = [str(program), *shlex.split(command)[1:], "--server", shop.url, "--output", "json"]
+    printed = json.loads(run_program(sent, timeout=60).stdout)
+    assert [hit["id"] for hit in printed["matches"]] == [match["id"]]
+    settings = {"strategy": "lexical", "top_k": 1, "filters": {"audience": {"$eq": "customers"}}}
+    expected = f'project.query("handbook", {json.dumps(body["query"])}'
+    assert python.startswith(expected)
+    (kb,) = yaml.safe_load(declared)["knowledge_bases"]
+    assert kb == {"id": "handbook", "retrieval": settings}
+
+
 def test_documents_are_dropped_seen_and_deleted(
     shop: Process, browser: Any, tmp_path: Path
 ) -> None:
@@ -153,6 +184,30 @@ def test_documents_are_dropped_seen_and_deleted(
         assert zipfile.is_zipfile(download.value.path())
         page.get_by_role("link", name="pages/one.md").click()
         page.get_by_text("Line 7 of page one.").first.wait_for()
+
+
+def test_a_mass_deletion_is_asked_for_and_a_rollback_undoes_a_rebuild(
+    tmp_path: Path, browser: Any
+) -> None:
+    pages = {"id": "pages", "sources": [{"type": "file_glob", "path": "*.md"}]}
+    folder = write_project(tmp_path, {**PROJECT, "knowledge_bases": [pages]})
+    for number in range(12):
+        (folder / f"{number}.md").write_text(f"# Page {number}\n\nText {number}.\n")
+    with (
+        serving(folder, "--port", "0") as server,
+        httpx.Client(base_url=f"{server.url}/api/v0/knowledge-bases/pages", timeout=60) as api,
+        watched(browser, server.url) as page,
+    ):
+        for action in ("ingest", "reindex"):
+            api.post(f"/{action}", headers={"Prefer": "wait=20"}).raise_for_status()
+        page.goto(f"{server.url}/playground#/kb/pages/ingest")
+        page.get_by_role("button", name="Go back to the index before").click()
+        page.get_by_text("The index before the last rebuild is in use again.").wait_for()
+        for number in range(10):
+            (folder / f"{number}.md").unlink()
+        page.get_by_role("button", name="Ingest").click()
+        page.get_by_role("button", name="Remove these documents").click()
+        page.get_by_text("2 documents, 2 passages").wait_for()
 
 
 def test_bindings_show_where_a_setting_comes_from(shop: Process, browser: Any) -> None:

@@ -246,7 +246,7 @@ async def test_a_part_whose_variable_is_not_set(tmp_path: Path) -> None:
 
 
 def test_why_a_document_is_not_found(api: httpx.Client) -> None:
-    """Its place at each stage, and the marked words of what is found instead."""
+    """A document's path through a search, and the words highlighted in the best passage."""
     question = "When can I return goods?"
     body = {"query": question, "document": "inline:shipping", "top_k": 1}
     path = api.post("/knowledge-bases/handbook/why", json=body).json()

@@ -84,24 +84,24 @@ function conversation() {
 }
 
 async function ask(question, settings, { kb, answers, talk, results, signal, context }) {
-  const found = el("div", {});
+  const output = el("div", {});
   const answer = answers ? el("section", { class: "stack", "aria-label": words.ask.answer }) : null;
   const status = el("p", { class: "note", role: "status" }, words.ask.searching);
-  show(results, status, answer ? el("div", { class: "two" }, answer, found) : found);
+  show(results, status, answer ? el("div", { class: "two" }, answer, output) : output);
   const history = answers ? talk.history() : [];
   const cited = { ids: new Set(), open: () => {} };
   try {
     const searches = settings.map((values) => searched(question, values, kb, signal));
     const work = Promise.all(searches).then((all) => {
       status.textContent = all.map(({ result }) => words.ask.found(result.matches.length, result.seconds)).join(" · ");
-      show(found, all.length > 1 ? compared(all, question, context, kb) : ranked(all[0], question, context, kb, cited));
+      show(output, all.length > 1 ? compared(all, question, context, kb) : ranked(all[0], question, context, kb, cited));
     });
     const writing = answer && answered(question, settings[0], { kb, history, talk, answer, cited, signal, context });
     await Promise.all([work, writing]);
   } catch (error) {
     if (signal.aborted) return;
     show(status, "");
-    show(found, alertOf(el("p", {}, error.message), (error.errors ?? []).map((item) => el("p", {}, `${item.pointer ?? ""} ${item.message}. ${item.hint ?? ""}`))));
+    show(output, alertOf(el("p", {}, error.message), (error.errors ?? []).map((item) => el("p", {}, `${item.pointer ?? ""} ${item.message}. ${item.hint ?? ""}`))));
   }
 }
 

@@ -14,8 +14,8 @@ export async function view({ parts, query, signal }) {
   const all = el("input", { type: "checkbox" });
   const out = el("div", { class: "stack loose", "aria-live": "polite" });
   async function load() {
-    const known = workflows.items.find((item) => item.id === workflow.value);
-    show(tasks, (known?.tasks ?? []).map((id) => el("option", { value: id })));
+    const declared = workflows.items.find((item) => item.id === workflow.value);
+    show(tasks, (declared?.tasks ?? []).map((id) => el("option", { value: id })));
     const place = { workflow: workflow.value, task: task.value.trim(), agent: agent.value.trim() };
     remember(parts, place);
     try {

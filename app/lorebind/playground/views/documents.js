@@ -11,15 +11,14 @@ export async function documents(context, kb, ingest) {
   const path = `knowledge-bases/${encodeURIComponent(kb.id)}/documents`;
   const writes = may("write") && !kb.filled_by_others;
   const state = select(words.documents.states, query.get("state") ?? "");
-  const part = el("input", { type: "search", value: query.get("part") ?? "" });
   const out = el("div", { class: "stack", "aria-live": "polite" });
   let cursors = [undefined];
 
   async function load() {
-    remember(parts, { state: state.value, part: part.value });
+    remember(parts, { state: state.value });
     try {
-      const page = await get(withQuery(path, { state: state.value, q: part.value.trim(), limit: 50, cursor: cursors.at(-1) }), signal);
-      show(out, page.items.length ? table(page.items) : el("div", { class: "empty" }, el("h2", {}, words.documents.none), note(state.value || part.value ? words.documents.noMatch : words.documents.noneText)), pages(page));
+      const page = await get(withQuery(path, { state: state.value, limit: 50, cursor: cursors.at(-1) }), signal);
+      show(out, page.items.length ? table(page.items) : el("div", { class: "empty" }, el("h2", {}, words.documents.none), note(state.value ? words.documents.noMatch : words.documents.noneText)), pages(page));
     } catch (error) {
       if (!signal.aborted) show(out, alertOf(error.message));
     }
@@ -65,11 +64,7 @@ export async function documents(context, kb, ingest) {
 
   const status = el("p", { role: "status", class: "small" });
   const problems = el("div", {});
-  let timer;
-  const search = el("form", { class: "fields", submit: (event) => (event.preventDefault(), (cursors = [undefined]), load()), change: () => ((cursors = [undefined]), load()), input: () => {
-    clearTimeout(timer);
-    timer = setTimeout(() => ((cursors = [undefined]), load()), 250);
-  } }, field(words.documents.search, part), field(words.documents.state, state));
+  const search = el("form", { class: "fields", change: () => ((cursors = [undefined]), load()), submit: (event) => event.preventDefault() }, field(words.documents.state, state));
   await load();
   const pack = button(words.documents.pack, async () => {
     pack.disabled = true;

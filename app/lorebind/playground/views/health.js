@@ -18,14 +18,14 @@ export async function view({ signal, may, caller }) {
     }, (error) => show(cells[4], el("span", { class: "bad" }, error.message)));
     return el("tr", {}, el("td", { "data-label": heads[0] }, link(kb.id, to(["kb", kb.id]))), cells);
   });
-  const found = el("div", { class: "stack tight", "aria-live": "polite" });
+  const output = el("div", { class: "stack tight", "aria-live": "polite" });
   const examine = button(words.health.examine, async () => {
     examine.disabled = true;
-    show(found, note(words.loading));
+    show(output, note(words.loading));
     try {
-      show(found, findings(await patient("GET", "doctor", undefined, signal)));
+      show(output, findings(await patient("GET", "doctor", undefined, signal)));
     } catch (error) {
-      if (!signal.aborted) show(found, alertOf(error.message));
+      if (!signal.aborted) show(output, alertOf(error.message));
     } finally {
       examine.disabled = false;
     }
@@ -34,7 +34,7 @@ export async function view({ signal, may, caller }) {
     el("div", { class: "head" }, el("h1", {}, words.health.title), note(words.health.version(caller.version))),
     el("section", { class: "stack tight" }, el("h2", {}, words.health.knowledge),
       el("table", { class: "folds" }, el("thead", {}, el("tr", {}, heads.map((head, index) => el("th", { scope: "col", class: index > 0 && index < 4 ? "number" : null }, head)))), el("tbody", {}, rows))),
-    el("section", { class: "stack tight" }, el("h2", {}, words.health.doctor), may("admin") ? [note(words.health.about), el("div", {}, examine)] : note(words.rights("admin")), found));
+    el("section", { class: "stack tight" }, el("h2", {}, words.health.doctor), may("admin") ? [note(words.health.about), el("div", {}, examine)] : note(words.rights("admin")), output));
 }
 
 const STATES = { ok: "good", warning: "fair", failed: "bad" };

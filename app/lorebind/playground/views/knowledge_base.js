@@ -52,16 +52,18 @@ function ingestButton(path, { panel, state, signal }) {
   }
   function refused(error, options) {
     control.disabled = false;
-    const massDelete = error.code === "mass_delete" || /mass/.test(error.code ?? "");
-    show(panel, alertOf(el("p", {}, error.message), massDelete && button(words.ingest.allow, () => start({ ...options, allow_mass_delete: true }), { class: "danger" })));
+    show(panel, alertOf(el("p", {}, error.message), error.code === "mass_delete_refused" && button(words.ingest.allow, () => start({ ...options, allow_mass_delete: true }), { class: "danger" })));
   }
   async function follow(run) {
     control.disabled = true;
-    const shown = runPanel(`${path}/runs/${run.run_id}`, signal);
-    show(panel, shown.element);
+    const progress = runPanel(`${path}/runs/${run.run_id}`, signal);
+    show(panel, progress.element);
     try {
-      const end = await shown.ended;
-      if (end.error) refused(end.error.detail ? { ...end.error, message: end.error.detail } : end.error, end.request);
+      const end = await progress.ended;
+      if (end.error) {
+        const { only_failed, strategy } = end.request;
+        refused({ ...end.error, message: end.error.detail }, { only_failed, strategy });
+      }
       show(state, summary(await get(`${path}/stats`, signal)));
     } finally {
       control.disabled = false;

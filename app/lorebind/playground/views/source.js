@@ -1,4 +1,4 @@
-// A document as text: the cited lines, its passages at their places, gaps, and what was embedded.
+// A document as text: the cited lines, its passages at their places, and lines in no passage.
 
 import { to } from "../address.js";
 import { get, withQuery } from "../api.js";
@@ -12,8 +12,7 @@ const LINES = 400;
 export async function source({ parts, query, signal }, kb) {
   const uri = parts.slice(3).join("/");
   const path = `knowledge-bases/${encodeURIComponent(kb.id)}`;
-  const wanted = Number(query.get("line")) || 1;
-  let first = Math.max(1, wanted - 40);
+  let first = Math.max(1, (Number(query.get("line")) || 1) - 40);
   const read = () => get(withQuery(`${path}/fetch`, { document: uri, first_line: first, last_line: first + LINES - 1 }), signal);
   let data;
   try {
@@ -73,6 +72,6 @@ function passagesOf(chunks, cited, kb, uri) {
   const near = chunks.slice(Math.max(0, at - 1), Math.max(0, at - 1) + 8);
   return [near.map((chunk) => el("article", { class: `card stack tight ${chunk === cited ? "cited passage" : ""}` },
     el("p", { class: "small" }, link(whereIn(chunk.metadata) || chunk.id.slice(0, 8), to(["kb", kb.id, "source", uri], { chunk: chunk.id, line: chunk.metadata.line_start })), " ", el("span", { class: "quiet" }, chunk.metadata.heading)),
-    el("details", {}, el("summary", {}, words.source.embedded), el("pre", {}, [chunk.context, chunk.text].filter(Boolean).join("\n\n"))))),
+    el("details", {}, el("summary", {}, words.source.passage), el("pre", {}, chunk.text)))),
   chunks.length > near.length && note(words.source.more(chunks.length - near.length))];
 }

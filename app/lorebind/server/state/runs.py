@@ -99,7 +99,7 @@ class RequestedRuns:
         Args:
             database: the state of the server.
             project: the name of the project.
-            declarations: a digest of what the files of the project declare.
+            declarations: the digest of the declarations in the files of the project.
             of_workflows: whether they are the runs of workflows, or else ingests.
         """
         self._database = database

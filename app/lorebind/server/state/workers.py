@@ -46,7 +46,7 @@ class Workers:
         Args:
             database: the state of the servers.
             project: the name of the project.
-            declarations: a digest of what the files of the project declare.
+            declarations: the digest of the declarations in the files of the project.
         """
         self._database = database
         self._ids = {"project": project, "declarations": declarations}
