@@ -31,7 +31,8 @@ def main(wheel: Path) -> None:
         folder = Path(temporary)
         subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
         install = [folder / "venv/bin/pip", "install", "--quiet", "-c", ROOT / "constraints.txt"]
-        (requirement,) = to_install((ROOT / "README.md").read_text(encoding="utf-8"))
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        (requirement,) = to_install(readme.partition("## Install")[2])
         subprocess.run([*install, requirement.replace("lorebind", str(wheel))], check=True)
         (folder / "documents").mkdir()
         for name, (_, sentence) in FACTS.items():
