@@ -90,7 +90,8 @@ class Extension:
         """The documents to read are known. data: documents (their number)."""
 
     def ingest_chunked(self, event: Event) -> None:
-        """A document was read and compared. data: uri, action, chunks, kind (of a failure).
+        """A document was read and compared. data: uri, action, chunks, textless_parts
+        (number of parts without text, by kind), kind (of a failure).
 
         With content: texts (of its chunks).
         """

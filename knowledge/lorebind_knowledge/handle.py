@@ -192,11 +192,14 @@ class KnowledgeHandle:
             LorebindError: as for `kb`.
         """
         kb, declaration, environment = self.kb, self.declaration, self._loaded.environment
+        sources = [
+            make_source(source, environment, workflow=values) for source in declaration.sources
+        ]
+        keys = [source.key for source in sources]
         return Corpus(
             kb=kb,
-            sources=[
-                make_source(source, environment, workflow=values) for source in declaration.sources
-            ],
+            sources=sources,
+            declared=dict(zip(keys, declaration.sources, strict=True)),
             chunker=make_chunker(
                 declaration.chunking,
                 partial(kb.catalog.embeddings.vectors, kb.embedder)

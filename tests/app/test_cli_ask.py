@@ -154,8 +154,8 @@ def test_pages_without_text_are_counted(empty_cli: Cli, tmp_path: Path) -> None:
     note = "note: 4 pages of 2 documents without text: docs/more.pdf (1), docs/scan.pdf (3); "
     assert empty_cli("ask", ".", QUESTION).out.count(note) == 1
     listed = empty_cli("knowledge", "documents", "d").out
-    assert re.search(r"uri +title +state +chunks +textless pages +origin +id\n", listed)
-    assert re.search(r"docs/scan.pdf +scan +ready +1 +3 +source ", listed)
+    assert re.search(r"uri +title +state +chunks +without text +origin +id\n", listed)
+    assert re.search(r"docs/scan.pdf +scan +ready +1 +3 pages +source ", listed)
 
 
 @pytest.mark.parametrize(

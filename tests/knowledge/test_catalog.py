@@ -229,7 +229,7 @@ def test_documents(catalog: Catalog, lease: Lease) -> None:
     ledger = catalog.ledger
     key = ledger.create_index(lease, MANIFEST).key
     entry = DocumentEntry("ä.md", "source", "Title", "failed", "why", 3, "sig", 4, 5)
-    entry = entry._replace(version="v", recipe="r", refused="x", textless_pages=6)
+    entry = entry._replace(version="v", recipe="r", refused="x", textless_parts='{"page": 6}')
     ledger.put_documents(lease, key, [entry], "run")
     (stored,) = ledger.documents(key).values()
     assert stored._replace(updated_at=0.0) == entry

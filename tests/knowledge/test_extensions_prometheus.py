@@ -81,6 +81,7 @@ async def test_what_is_counted(tmp_path: Path, registry: CollectorRegistry) -> N
         "knowledge_ingests",
         "knowledge_chunks",
         "knowledge_chunks_with_terms",
+        "knowledge_textless_parts",
         "knowledge_query_latency_seconds",
         "knowledge_queries",
         "knowledge_embedder_calls",

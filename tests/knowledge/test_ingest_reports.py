@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from lorebind_config.declarations.sources import SourceBase
 from lorebind_config.errors import EmbedderError, UsageError
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
+from lorebind_knowledge.documents.listing import list_documents
 from lorebind_knowledge.embedders.base import TokenCount, counted
 from lorebind_knowledge.ingest.report import IngestReport
 
 from .bench import Bench, CountingEmbedder, counts, fail_at, fill, paragraph
-from .documents import pdf_bytes
+from .documents import pdf_bytes, pptx_bytes
 
 # Reports, events and plans.
 
@@ -206,6 +208,46 @@ async def test_pages_without_text(bench: Bench) -> None:
     assert (await bench.ingest()).textless_pages == {}
     bench.write_bytes("scan.md", pdf_bytes(["Keys"]))
     assert (await bench.ingest()).textless_pages == (await bench.plan()).textless_pages == {}
+
+
+async def test_parts_without_text(bench: Bench) -> None:
+    """A source decides about parts without text; a change of mind needs no other setting."""
+
+    def declare(policy: str) -> None:
+        (source,) = bench.corpus.sources
+        settings = SourceBase.model_validate({"on_textless_pages": policy})
+        bench.change(declared={source.key: settings})
+
+    bench.write_bytes("part.md", pdf_bytes(["Keys", "", "", "Doors", ""]))
+    bench.write_bytes("scan.md", pdf_bytes(["", ""]))
+    bench.write_bytes("slides.md", pptx_bytes(("Keys", ""), ("", "")))
+    parts = {"docs/part.md": {"page": 3}, "docs/slides.md": {"slide": 1}}
+    report = await bench.ingest()
+    assert report.textless_parts == parts
+    (failure,) = report.failures
+    assert "docs/scan.md: none of its 2 pages has text, only images; rec" in failure.reason
+    read = {data["uri"]: data["textless_parts"] for data in bench.diary.data("ingest_chunked")}
+    assert read == {**parts, "docs/scan.md": {}}
+
+    declare("ignore")
+    for _ in range(2):
+        report = await bench.ingest()
+        assert (report.textless_parts, report.textless_pages, report.failures) == ({}, {}, [])
+    parts["docs/scan.md"] = {"page": 2}
+    documents = list_documents(bench.kb.namespace, bench.catalog)
+    assert {document.uri: document.textless_parts for document in documents} == parts
+    assert [document.textless_pages for document in documents] == [3, 2, 0]
+
+    declare("fail")
+    reasons = {failure.uri: failure.reason for failure in (await bench.ingest()).failures}
+    assert reasons.keys() == parts.keys()
+    assert "part.md: without text: 3 pages (pages 2-3, 5); rec" in reasons["docs/part.md"]
+    assert "slides.md: without text: 1 slide; " in reasons["docs/slides.md"]
+
+    declare("warn")
+    report = await bench.ingest()
+    assert report.textless_parts.keys() == {"docs/part.md", "docs/slides.md"}
+    assert [failure.uri for failure in report.failures] == ["docs/scan.md"]
 
 
 async def test_the_plan_of_an_interrupted_rebuild(bench: Bench) -> None:

@@ -32,6 +32,7 @@ from lorebind.cli.terminal import can_ask, print_line, says_yes
 from lorebind.plain_data import as_data
 from lorebind_config.errors import UsageError
 from lorebind_knowledge.ingest.progress import progress_line
+from lorebind_knowledge.loaders.base import parts_in_words
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyKnowledgeBase
@@ -59,17 +60,24 @@ def documents(
     if output is not Output.table:
         print_data({"documents": documents}, output)
         return
-    columns = ["uri", "title", "state", "excluded", "chunks", "textless_pages", "origin", "id"]
-    for rare in ("excluded", "textless_pages"):
+    columns = ["uri", "title", "state", "excluded", "chunks", "textless_parts", "origin", "id"]
+    for rare in ("excluded", "textless_parts"):
         if not any(getattr(info, rare) for info in documents):
             columns.remove(rare)
-    names = [column.replace("_", " ") for column in columns]
-    rows = (
-        ["yes" * info.excluded if name == "excluded" else getattr(info, name) for name in columns]
-        for info in documents
-    )
+    names = [_NAMES.get(column, column) for column in columns]
+    rows = ([_cell(info, column) for column in columns] for info in documents)
     print_table(names, rows)
     print_failures([info for info in documents if info.reason])
+
+
+_NAMES = {"textless_parts": "without text"}
+"""Names of columns, if they differ from the fields."""
+
+
+def _cell(info: DocumentInfo, column: str) -> object:
+    if column == "excluded":
+        return "yes" * info.excluded
+    return parts_in_words(info.textless_parts) if column in _NAMES else getattr(info, column)
 
 
 def exclude(

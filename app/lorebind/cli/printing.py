@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from lorebind.cli.options import Output
 from lorebind.cli.terminal import console, is_showable, one_line, print_line, visible
 from lorebind.plain_data import as_data
 from lorebind_knowledge.ingest.report import skipped_summary
+from lorebind_knowledge.loaders.base import parts_in_words
 from lorebind_knowledge.text.languages import detect_language
 from lorebind_knowledge.text.splitting import words_of
 from lorebind_knowledge.text.terms import content_words
@@ -173,10 +175,16 @@ def print_without_text(result: IngestPlan | IngestReport) -> None:
     """Print how many documents and pages have no text, and name some of the documents."""
     if result.without_text:
         print_line(f"note: {without_text(result)}")
-    if pages := result.textless_pages:
-        total, names = sum(pages.values()), [f"{uri} ({count})" for uri, count in pages.items()]
+    if documents := result.textless_parts:
+        total: Counter[str] = Counter()
+        for parts in documents.values():
+            total.update(parts)
+        names = [
+            f"{uri} ({parts_in_words(parts) if len(total) > 1 else sum(parts.values())})"
+            for uri, parts in documents.items()
+        ]
         print_line(
-            f"note: {counted(total, 'page')} of {counted(len(pages), 'document')} without text: "
+            f"note: {parts_in_words(total)} of {counted(len(documents), 'document')} without text: "
             f"{_first_of(names)}; to make their content searchable, recognize the text (OCR)"
         )
 

@@ -30,12 +30,12 @@ _LOADS = "it would load any model of the hub"
 ALLOWED: Mapping[str, str] = {
     "KnowledgeBaseDeclaration": "id description embedder sparse vector_db ingest sources language"
     " chunking preprocess retrieval metadata weak_below keep",
-    "InlineSource": "type documents max_bytes metadata",
+    "InlineSource": "type documents max_bytes metadata on_textless_pages",
     "SourceMetadata": "static from_path",
     "InlineDocument": "id text metadata",
-    "UrlSource": "type url urls fetch max_bytes metadata",
-    "MediaTranscriptSource": "type url urls fetch max_bytes metadata provider video_id languages"
-    " verify",
+    "UrlSource": "type url urls fetch max_bytes metadata on_textless_pages",
+    "MediaTranscriptSource": "type url urls fetch max_bytes metadata on_textless_pages provider"
+    " video_id languages verify",
     "FetchConfig": "timeout_seconds max_redirects",
     "ChunkingDeclaration": "strategy unit size overlap language semantic",
     "SemanticDeclaration": "breakpoints threshold structural_weight window min_tokens max_tokens",

@@ -1,6 +1,6 @@
 """`sources:` the locations of documents, and `loading:` the limits of reading them."""
 
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, Field
 
@@ -102,6 +102,12 @@ class SourceBase(Declaration):
         le=1024 * MEGABYTE,
         description="Maximum size of one document in bytes; a larger document fails. By default "
         "4 MiB.",
+    )
+    on_textless_pages: Literal["warn", "fail", "ignore"] = Field(
+        "warn",
+        description="What to do about documents in which pages, slides, sheets, chapters, cells or "
+        "images have no text that can be searched: `warn` counts them in plans and reports, `fail` "
+        "refuses the document, `ignore` does not report them.",
     )
     metadata: SourceMetadata | None = Field(
         None, description="Values added to the metadata of its passages, to filter by."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_config.namespace import IndexKey, Namespace, document_id
@@ -22,6 +22,7 @@ from lorebind_knowledge.catalog.rows import (
     owner,
     place,
 )
+from lorebind_knowledge.loaders.base import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -51,8 +52,21 @@ class DocumentEntry(NamedTuple):
     """A digest of the settings that made its chunks; a changed recipe needs another read."""
     refused: str = ""
     """For a document that exceeded a limit: the key that must change before another read."""
-    textless_pages: int = 0
-    """The number of pages without text in the generation that searches find."""
+    textless_parts: str = ""
+    """The parts without text in the generation that searches find, see `written_parts`."""
+
+    @property
+    def textless(self) -> dict[str, int]:
+        """The number of these parts by kind, such as `page`; empty if the row is damaged."""
+        with suppress(ValueError, TypeError, AttributeError):
+            parts = json.loads(self.textless_parts or "{}").items()
+            return {kind: count for kind, count in parts if kind in PARTS and type(count) is int}
+        return {}
+
+
+def written_parts(parts: Mapping[str, int]) -> str:
+    """Return the counts of parts without text as JSON; empty if there are none."""
+    return json.dumps(dict(parts)) if parts else ""
 
 
 class ServedDocument(NamedTuple):
@@ -321,11 +335,11 @@ def _number(beside: IndexKey | None) -> dict[str, int]:
 def _as_served(failed: DocumentEntry, served: DocumentEntry | None) -> DocumentEntry:
     """Return a failure in a successor, with what searches find of the document."""
     if served is None:
-        return failed._replace(chunk_count=0, textless_pages=0)
+        return failed._replace(chunk_count=0, textless_parts="")
     return failed._replace(
         title=served.title,
         chunk_count=served.chunk_count,
-        textless_pages=served.textless_pages,
+        textless_parts=served.textless_parts,
     )
 
 

@@ -55,7 +55,7 @@ STATEMENTS = (
   recipe varchar not null default '', -- how it was made into chunks
   refused varchar not null default '', -- see the ledger
   id varchar not null, -- `document_id` of the uri
-  textless_pages integer not null default 0, -- of the live generation
+  textless_parts varchar not null default '', -- of the live generation, as JSON
   primary key (tenant, project, scope, kb, number, uri)
 )""",
     f"create index if not exists catalog_documents_id on catalog_documents (id, {OWNER}, number)",

@@ -55,6 +55,9 @@ class DocumentInfo:
     """Whether it comes from a source or was added by hand."""
     textless_pages: int = 0
     """Number of its pages without text, such as scanned ones, in which searches find nothing."""
+    textless_parts: Mapping[str, int] = field(default_factory=dict)
+    """Number of its parts without text, by kind: `page`, `slide`, `sheet`, `chapter`, `cell` (of a
+    notebook), and `image`: a picture whose text is not recognized."""
     excluded: bool = False
     """Whether it was taken out of searches; its chunks stay in the index."""
 
@@ -275,7 +278,8 @@ def _info(entry: DocumentEntry) -> DocumentInfo:
         entry.attempts,
         entry.chunk_count,
         "added" if entry.uri.startswith(ADDED_SCHEME) else "source",
-        entry.textless_pages,
+        entry.textless.get("page", 0),
+        entry.textless,
     )
 
 

@@ -138,6 +138,9 @@ class Prometheus(Extension):
     def ingest_chunked(self, event: Event) -> None:
         if event.data["action"] == "failed":
             self._count_failure(event, "document")
+        elif event.data["action"] != "unchanged":
+            for kind, count in event.data["textless_parts"].items():
+                self._metrics.textless.labels(self._label(event.kb_id), kind).inc(count)
 
     def ingest_embedded(self, event: Event) -> None:
         self._metrics.chunks.labels(self._label(event.kb_id)).inc(event.data["chunks"])
@@ -269,6 +272,11 @@ class _Metrics:
         self.chunks = counter("knowledge_chunks_total", "Chunks that ingests gave vectors")
         self.terms = counter(
             "knowledge_chunks_with_terms_total", "Chunks that completed ingests gave terms"
+        )
+        self.textless = counter(
+            "knowledge_textless_parts_total",
+            "Pages, slides and other parts without text in documents that ingests read",
+            "kind",
         )
         self.ingests = counter("knowledge_ingests_total", "Ingests that ended", "outcome")
         self.queries = counter("knowledge_queries_total", "Searches", "strategy", "outcome")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lorebind_config.declarations.sources import SourceBase
 from lorebind_config.errors import SourceError
 from lorebind_config.languages import AUTO
 from lorebind_config.namespace import ADDED_SCHEME
@@ -47,12 +48,18 @@ class Corpus:
     """The language code of its documents, or `AUTO` to detect the language of each document."""
     html_extractor: str = "built_in"
     """The extractor of the main content of HTML pages, see `HtmlDeclaration`."""
+    declared: Mapping[str, SourceBase] = field(default_factory=dict)
+    """The declarations of sources, by the key of the source."""
     loading: Loading = field(default_factory=Loading)
     """The limits on reading one document."""
     large_chunks: bool = False
     """Whether chunks can be larger than those of the default size."""
     token_price: float | None = None
     """The price of embedding a million tokens, if it is known."""
+
+    def settings_of(self, source: str) -> SourceBase:
+        """Return the settings of a source by its key: the defaults for added documents."""
+        return self.declared.get(source) or SourceBase()
 
 
 class AddedSource:

@@ -21,7 +21,7 @@ from lorebind_config.errors import (
     StoreError,
     UsageError,
 )
-from lorebind_knowledge.catalog.ledger import DocumentEntry
+from lorebind_knowledge.catalog.ledger import DocumentEntry, written_parts
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.batches import (
     CHUNKS_PER_WRITE,
@@ -325,6 +325,7 @@ class _Run:
                 uri=document.uri,
                 action=document.action,
                 chunks=len(document.chunks),
+                textless_parts=dict(document.textless_parts),
                 kind=document.kind,
                 texts=partial(_texts, document.chunks),
             )
@@ -431,7 +432,7 @@ class _Run:
                 chunk_count=len(pending.document.chunks),
                 version=pending.document.version,
                 recipe=pending.document.recipe,
-                textless_pages=pending.document.textless_pages,
+                textless_parts=written_parts(pending.document.textless_parts),
             )
             for pending in complete
         ]

@@ -17,7 +17,7 @@ from lorebind_config.languages import AUTO
 from lorebind_config.namespace import chunk_id, digest
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
-from lorebind_knowledge.loaders.base import suffix_of
+from lorebind_knowledge.loaders.base import parts_in_words, ranges, suffix_of
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import (
     begin_load,
@@ -152,8 +152,11 @@ class _Preparer:
         remote = 0
         for document in listed:
             entry = document.entry
-            if entry and document.version and self._version_to_ask_for(entry) == document.version:
-                unchanged.append(_unchanged(document.source, entry, entry.version, entry.recipe))
+            version = self._version_to_ask_for(entry, document.source)
+            if entry and document.version and version == document.version:
+                unchanged.append(
+                    self._unchanged(document.source, entry, entry.version, entry.recipe)
+                )
             else:
                 item = self._enumeration.item(document)
                 some.append(_Document(document.source, item, entry))
@@ -166,7 +169,7 @@ class _Preparer:
 
     async def fetch(self, document: _Document) -> tuple[str, Content | SourceError | None]:
         uri = document.item.uri
-        version = self._version_to_ask_for(document.entry)
+        version = self._version_to_ask_for(document.entry, document.source)
         content: Content | SourceError | None
         try:
             if self._planned and self._planned.has_fetched(uri, version):
@@ -198,11 +201,19 @@ class _Preparer:
                 break
         return prepared + [self._finish(reading) for reading in begun]
 
-    def _version_to_ask_for(self, entry: DocumentEntry | None) -> str:
+    def _version_to_ask_for(self, entry: DocumentEntry | None, source: str) -> str:
         """Return the stored version for the source to compare, or an empty text if unusable."""
-        if entry is None or entry.state != "ready" or entry.recipe != self._recipe(entry.uri):
+        if entry is None or not self._is_accepted(entry, source):
             return ""
-        return entry.version
+        return entry.version if entry.recipe == self._recipe(entry.uri) else ""
+
+    def _is_accepted(self, entry: DocumentEntry, source: str) -> bool:
+        """Return whether a document is ready, and still would be if it was read again."""
+        refuses = entry.textless_parts and self._on_textless(source) == "fail"
+        return entry.state == "ready" and not refuses
+
+    def _on_textless(self, source: str) -> str:
+        return self._corpus.settings_of(source).on_textless_pages
 
     def _recipe(self, uri: str, content: Content | None = None) -> str:
         """Return the recipe of one document; for source code, with its language's chunking.
@@ -225,7 +236,7 @@ class _Preparer:
     def _begin(self, document: _Document) -> PreparedDocument | _Reading:
         """Read and compare a document; chunk it, or start reading it in another process."""
         item, uri = document.item, document.item.uri
-        version = self._version_to_ask_for(document.entry)
+        version = self._version_to_ask_for(document.entry, document.source)
         try:
             content: Any
             if uri in self.fetched:
@@ -251,16 +262,16 @@ class _Preparer:
         )
         if isinstance(content, SourceError):
             raise content
-        if content is None and entry is not None and self._version_to_ask_for(entry):
-            return _unchanged(source, entry, entry.version, entry.recipe)
+        if content is None and entry is not None and self._version_to_ask_for(entry, source):
+            return self._unchanged(source, entry, entry.version, entry.recipe)
         if not isinstance(content, Content):
             raise SourceError(
                 f"{uri}: its source returned {type(content).__name__}, expected Content"
             )
         metadata = json.dumps(dict(content.metadata), sort_keys=True) if content.metadata else "{}"
         signature = digest(content.data, content.media_type, metadata, self._recipe(uri, content))
-        if entry and entry.state == "ready" and entry.signature == signature:
-            return _unchanged(source, entry, content.version, self._recipe(uri))
+        if entry and self._is_accepted(entry, source) and entry.signature == signature:
+            return self._unchanged(source, entry, content.version, self._recipe(uri))
         if (entry and entry.refused) or corpus.loading.exceeded:
             key = corpus.loading.key(uri, signature)
             refused = entry.reason if entry and entry.refused == key else ""
@@ -286,6 +297,7 @@ class _Preparer:
             document = begun.loaded
             if isinstance(document, Future):
                 document = document.result()
+            self._check_text(begun, document)
         except DocumentLimitError as error:
             key = corpus.loading.key(begun.uri, begun.signature)
             corpus.loading.exceeded[key] = str(error)
@@ -315,13 +327,45 @@ class _Preparer:
             chunks=chunks,
             version=begun.version,
             recipe=self._recipe(begun.uri),
-            textless_pages=document.textless_pages,
+            textless_parts=document.textless_parts,
+            reports_textless=self._on_textless(begun.document.source) != "ignore",
             entry=entry,
         )
         if self._keep_in and not corpus.chunker.estimates:
             size = sum(chunk.size for chunk in chunks)
             self._keep_in.keep(begun.uri, begun.signature, prepared, size)
         return prepared
+
+    def _check_text(self, begun: _Reading, document: LoadedDocument) -> None:
+        """Raise SourceError if its source does not accept as many parts without text."""
+        policy, pages = self._on_textless(begun.document.source), document.textless_pages
+        if policy == "fail" and (parts := document.textless_parts):
+            which = f" (pages {ranges(pages)})" if pages else ""
+            raise SourceError(
+                f"{begun.uri}: without text: {parts_in_words(parts)}{which}; recognize the text "
+                "(OCR), or accept them with on_textless_pages: warn in its source"
+            )
+        if policy == "warn" and pages and not document.text.strip():
+            raise SourceError(
+                f"{begun.uri}: none of its {len(pages)} pages has text, only images; "
+                "recognize the text (OCR) and save it with a text layer"
+            )
+
+    def _unchanged(
+        self, source: str, entry: DocumentEntry, version: str, recipe: str
+    ) -> PreparedDocument:
+        return PreparedDocument(
+            entry.uri,
+            source,
+            "unchanged",
+            title=entry.title,
+            signature=entry.signature,
+            version=version,
+            recipe=recipe,
+            textless_parts=entry.textless,
+            reports_textless=self._on_textless(source) != "ignore",
+            entry=entry,
+        )
 
 
 class _Document(NamedTuple):
@@ -362,20 +406,6 @@ def _failed(
         kind=kind_of(error),
         refused=refused,
         entry=document.entry,
-    )
-
-
-def _unchanged(source: str, entry: DocumentEntry, version: str, recipe: str) -> PreparedDocument:
-    return PreparedDocument(
-        entry.uri,
-        source,
-        "unchanged",
-        title=entry.title,
-        signature=entry.signature,
-        version=version,
-        recipe=recipe,
-        textless_pages=entry.textless_pages,
-        entry=entry,
     )
 
 

@@ -75,8 +75,10 @@ class PreparedDocument:
     """The source's name for the version that was read."""
     recipe: str = ""
     """A digest of everything except its content that determined its chunks."""
-    textless_pages: int = 0
-    """The number of its pages without text, as of its last successful read."""
+    textless_parts: Mapping[str, int] = field(default_factory=dict)
+    """The number of its parts without text by kind, as of its last successful read."""
+    reports_textless: bool = True
+    """Whether plans and reports count these parts, see `on_textless_pages` of sources."""
     refused: str = ""
     """If it exceeded a limit: the key that must change before another read, see `Loading.key`."""
     entry: DocumentEntry | None = None

@@ -101,6 +101,9 @@ class IngestPlan:
     """The uris of documents that were read and have no text, including unchanged ones."""
     textless_pages: dict[str, int] = field(default_factory=dict)
     """The number of pages without text, for each document with such pages, by its uri."""
+    textless_parts: dict[str, dict[str, int]] = field(default_factory=dict)
+    """For each document with parts without text, by its uri: their number by kind, which is
+    `page`, `slide`, `sheet`, `chapter`, `cell` or `image`."""
     sources: list[SourceReport] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     """Messages about what cannot be planned."""
@@ -135,6 +138,9 @@ class IngestReport:
     """The uris of documents that were read and have no text, including unchanged ones."""
     textless_pages: dict[str, int] = field(default_factory=dict)
     """The number of pages without text, for each document with such pages, by its uri."""
+    textless_parts: dict[str, dict[str, int]] = field(default_factory=dict)
+    """For each document with parts without text, by its uri: their number by kind, which is
+    `page`, `slide`, `sheet`, `chapter`, `cell` or `image`."""
     sources: list[SourceReport] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     """Further messages for the operator."""
@@ -171,8 +177,10 @@ def count_document(result: IngestPlan | IngestReport, document: PreparedDocument
         result.chunks["total"] += live
     if not (live if document.action == "unchanged" else document.chunks):
         result.without_text.append(document.uri)
-    if document.textless_pages:
-        result.textless_pages[document.uri] = document.textless_pages
+    if document.textless_parts and document.reports_textless:
+        result.textless_parts[document.uri] = dict(document.textless_parts)
+        if pages := document.textless_parts.get("page"):
+            result.textless_pages[document.uri] = pages
 
 
 def reported(report: IngestReport) -> dict[str, Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import groupby
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -30,6 +32,10 @@ MOST_HEADINGS = 50_000
 """Maximum number of headings per document; headings after these count as text."""
 
 _BLOCK = 2**16
+_MOST_RANGES = 10
+
+PARTS = ("page", "slide", "sheet", "chapter", "cell", "image")
+"""The parts of documents that are counted if they have no text."""
 
 _CITED_BY_HEADINGS = ("docx",)
 """Formats whose readers see no lines, and no pages that are the same for all of them."""
@@ -89,12 +95,28 @@ class LoadedDocument:
     """Ordered by start; empty if the format has no parts except lines."""
     cues: tuple[Cue, ...] = ()
     """Ordered by start; empty if the format has no times."""
+    omitted: Mapping[str, int] = field(default_factory=dict)
+    """The number of parts that the loader omitted because they have no text, by `PARTS`.
+
+    Pages are not among them: each has an anchor, also without text.
+    """
+
+    @cached_property
+    def textless_pages(self) -> tuple[int, ...]:
+        """The numbers of the pages without text, which are blank or only images."""
+        pages = [anchor for anchor in self.anchors if anchor.kind == "page"]
+        ends = [*(anchor.start for anchor in pages[1:]), None]
+        return tuple(
+            int(page.name)
+            for page, end in zip(pages, ends, strict=False)
+            if not self.text[page.start : end].strip()
+        )
 
     @property
-    def textless_pages(self) -> int:
-        """The number of pages without text, which are blank or only images."""
-        starts = [anchor.start for anchor in self.anchors if anchor.kind == "page"]
-        return sum(not self.text[page].strip() for page in map(slice, starts, [*starts[1:], None]))
+    def textless_parts(self) -> dict[str, int]:
+        """The number of its parts without text, by `PARTS`; without those that have none."""
+        counts = {**self.omitted, "page": len(self.textless_pages)}
+        return {kind: counts[kind] for kind in PARTS if counts.get(kind)}
 
     @cached_property
     def _line_ends(self) -> list[int]:
@@ -278,6 +300,20 @@ def joined(lines: Iterable[str], uri: str, *, separator: str = "\n") -> str:
     return separator.join(blocks)
 
 
+def parts_in_words(parts: Mapping[str, int]) -> str:
+    """Return counts of parts as a list: `3 pages, 1 image`."""
+    return ", ".join(f"{count:,} {kind}{'s' * (count != 1)}" for kind, count in parts.items())
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as ranges, at most ten of them: `2, 4-6`."""
+    texts = []
+    for _, run in groupby(enumerate(numbers), lambda numbered: numbered[1] - numbered[0]):
+        (_, first), *_, (_, last) = [*run] * 2
+        texts.append(str(first) if first == last else f"{first}-{last}")
+    return ", ".join([*texts[:_MOST_RANGES], *(["…"] if len(texts) > _MOST_RANGES else [])])
+
+
 class DocumentBuilder:
     """Collects blocks of text, separated by blank lines, and what starts with them."""
 
@@ -286,6 +322,8 @@ class DocumentBuilder:
         self._blocks: list[str] = []
         self.headings: list[Heading] = []
         self.anchors: list[Anchor] = []
+        self.omitted: Counter[str] = Counter()
+        """The number of parts without text that are not added, by `PARTS`."""
         self.at = 0
         """Start of the next block."""
 
@@ -302,4 +340,5 @@ class DocumentBuilder:
         text = joined(self._blocks, self._uri, separator="\n\n")
         title = title or (self.headings[0].title if self.headings else title_of(self._uri))
         headings, anchors = tuple(self.headings), tuple(self.anchors)
-        return LoadedDocument(text, title, headings, format=form, anchors=anchors)
+        omitted = dict(self.omitted)
+        return LoadedDocument(text, title, headings, format=form, anchors=anchors, omitted=omitted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from urllib.parse import unquote
 from xml.etree import ElementTree
 from zipfile import ZipFile
@@ -22,6 +23,7 @@ from lorebind_knowledge.loaders.office.packages import reading_package
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
+_PICTURE = re.compile(r"(?i)<(?:svg:)?(?:img|image)\b")
 _PAGES = ("application/xhtml+xml", "text/html")
 
 
@@ -40,8 +42,11 @@ def load_epub(data: bytes, uri: str) -> LoadedDocument:
         title, parts = _spine(archive, uri)
         title = title or title_of(uri)
         for number, part in enumerate(parts, 1):
-            page = load_html(_page(archive, part, uri), "")
+            source = _page(archive, part, uri)
+            builder.omitted["image"] += sum(1 for _ in _PICTURE.finditer(source))
+            page = load_html(source, "")
             if not page.text:
+                builder.omitted["chapter"] += 1
                 continue
             top = min((heading.level for heading in page.headings), default=0)
             if not page.headings or page.headings[0].start > 0:

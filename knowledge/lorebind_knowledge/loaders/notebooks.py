@@ -31,6 +31,7 @@ def load_notebook(text: str, uri: str) -> LoadedDocument:
     """
     builder = DocumentBuilder(uri)
     headings = builder.headings
+    blanks = 0
     for number, cell in enumerate(_cells(parsed_json(text, uri), uri), 1):
         content = well_formed(_text(cell.get("source", cell.get("input"))).strip())
         if cell.get("cell_type") in ("markdown", "heading"):
@@ -40,7 +41,13 @@ def load_notebook(text: str, uri: str) -> LoadedDocument:
                 for heading in islice(headings_of(content, body), MOST_HEADINGS - len(headings))
             )
         builder.anchors.append(Anchor(builder.at, "cell", number))
-        builder.add("\n".join([content, *_outputs(cell)]).strip("\n"))
+        builder.add(shown := "\n".join([content, *_outputs(cell)]).strip("\n"))
+        pictures = _pictures(cell)
+        builder.omitted["image"] += pictures
+        blanks += not shown
+        if shown or pictures:  # blank cells at the end, which Jupyter adds, are not counted
+            builder.omitted["cell"] += blanks
+            blanks = 0
     return builder.document("notebook")
 
 
@@ -66,6 +73,18 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
             text = well_formed(_text(value).strip())
             if 0 < len(text) <= _LONGEST_OUTPUT:
                 yield text
+
+
+def _pictures(cell: dict[str, Any]) -> int:
+    """Return the number of outputs that are shown as a picture."""
+    outputs = cell.get("outputs")
+    every = outputs if isinstance(outputs, list) else ()
+    data = (output.get("data") for output in every if isinstance(output, dict))
+    return sum(isinstance(kinds, dict) and any(map(_is_image, kinds)) for kinds in data)
+
+
+def _is_image(media_type: str) -> bool:
+    return media_type.startswith("image/")
 
 
 def _text(value: Any) -> str:

@@ -46,7 +46,7 @@ def load_pdf(data: bytes, uri: str) -> LoadedDocument:
     A heading starts where its page contains its title, or else at the start of the page.
 
     Raises:
-        SourceError: it is encrypted, broken or too long, or has only images and no text.
+        SourceError: it is encrypted, broken or too long.
     """
     import pypdfium2 as pdfium
 
@@ -61,11 +61,6 @@ def load_pdf(data: bytes, uri: str) -> LoadedDocument:
             if code in (_PASSWORD, _SECURITY):
                 raise SourceError(f"{uri}: is encrypted; save it without a password") from error
             raise SourceError(f"{uri}: a broken PDF: {error}") from error
-    if not any(page.strip() for page in pages):
-        raise SourceError(
-            f"{uri}: none of its {len(pages)} pages has text, only images; "
-            "recognize the text (OCR) and save it with a text layer"
-        )
     text = _BETWEEN_PAGES.join(pages)
     lengths = (len(page) + len(_BETWEEN_PAGES) for page in pages[:-1])
     starts = tuple(accumulate(lengths, initial=0))

@@ -57,7 +57,7 @@ def media_type_of_text(name: str) -> str:
 
 
 _LONGEST_KEY = 200
-_NOT_NAMING = (("type",), ("max_bytes",), ("metadata",))
+_NOT_NAMING = (("type",), ("max_bytes",), ("metadata",), ("on_textless_pages",))
 """The settings of every source that are not part of its key: they do not select documents."""
 
 

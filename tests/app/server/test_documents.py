@@ -87,7 +87,9 @@ def test_pages_without_text_are_counted(api: httpx.Client) -> None:
     assert listed.pop("added:cards.pdf") == 3
     assert set(listed.values()) == {0}
     ingested = api.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"})
-    assert ingested.json()["report"]["textless_pages"] == {"added:cards.pdf": 3}
+    report = ingested.json()["report"]
+    assert report["textless_pages"] == {"added:cards.pdf": 3}
+    assert report["textless_parts"] == {"added:cards.pdf": {"page": 3}}
     api.delete(f"{HERE}/{added.json()['id']}")
 
 

@@ -33,6 +33,10 @@ _SILENT = {
     f"{_W}rPr",
     "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # repeats the content
 }
+_PICTURES = {
+    "{http://schemas.openxmlformats.org/drawingml/2006/main}blip",
+    "{urn:schemas-microsoft-com:vml}imagedata",
+}
 _HEADING_NAME = re.compile(r"(?i)head(?:ing)? ?(?:([1-9])|([a-h]))")
 _TITLE_NAME = re.compile(r"(?i)(?:chapter ?|document ?)?title")
 _CODE_NAME = re.compile(r"(?i)(?>.*(?:code|preformatted|listing|source))(?!.*(?:caption|label)).*")
@@ -59,6 +63,8 @@ def load_docx(data: bytes, uri: str) -> LoadedDocument:
             if level:
                 builder.headings.append(Heading(builder.at, level, " ".join(text.split())))
             builder.add(text)
+        pictures = _outermost(document.element.body, _PICTURES, lambda tag: tag not in _SILENT)
+        builder.omitted["image"] = sum(1 for _ in pictures)
         title = well_formed(" ".join(str(document.core_properties.title or "").split()))
     return builder.document("docx", "" if title == _DEFAULT_TITLE else title)
 

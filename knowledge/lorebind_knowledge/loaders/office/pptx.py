@@ -42,6 +42,9 @@ def load_pptx(data: bytes, uri: str) -> LoadedDocument:
                 builder.headings.append(Heading(builder.at, 1, heading))
             if blocks:
                 builder.anchors.append(Anchor(builder.at, "slide", number))
+            else:
+                builder.omitted["slide"] += 1
+            builder.omitted["image"] += sum(map(_is_picture, _shapes(slide.shapes)))
             for block in blocks:
                 builder.add(block)
         title = as_title(str(presentation.core_properties.title or ""))
@@ -74,6 +77,10 @@ def _shapes(shapes: Any) -> Iterator[Any]:
             waiting.extend(reversed(list(shape.shapes)))
         else:
             yield shape
+
+
+def _is_picture(shape: Any) -> bool:
+    return bool(shape.element.tag.endswith("}pic"))
 
 
 def _text(shape: Any) -> str:

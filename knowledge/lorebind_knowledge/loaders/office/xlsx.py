@@ -29,6 +29,7 @@ _NOT_CALCULATED = re.compile(
 )
 """The end of a cell that has a formula but no value."""
 _AT_ONCE = 2**20
+_MEDIA = "xl/media/"
 
 
 def load_xlsx(data: bytes, uri: str) -> LoadedDocument:
@@ -54,11 +55,13 @@ def load_xlsx(data: bytes, uri: str) -> LoadedDocument:
             rows = _records(([_as_text(value) for value in row] for row in values), uri)
             text = well_formed(joined(_without_last_blanks(rows), uri))
             if not text:
+                builder.omitted["sheet"] += 1
                 continue
             name = well_formed(" ".join(str(sheet.title).split()))
             builder.headings.append(Heading(builder.at, 1, name))
             builder.anchors.append(Anchor(builder.at, "sheet", name))
             builder.add(f"{name}\n{text}")
+        builder.omitted["image"] = sum(name.startswith(_MEDIA) for name in archive.namelist())
         title = as_title(str(book.properties.title or ""))
     return builder.document("xlsx", title or title_of(uri))
 

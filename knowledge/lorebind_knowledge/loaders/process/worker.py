@@ -94,6 +94,7 @@ def unpacked(about: dict[str, Any], text: bytes) -> LoadedDocument:
         about["format"],
         anchors=tuple(Anchor(*anchor) for anchor in about["anchors"]),
         cues=tuple(Cue(*cue) for cue in about["cues"]),
+        omitted={str(kind): int(count) for kind, count in about["omitted"].items()},
     )
 
 
@@ -116,7 +117,9 @@ def _answer(form: str, data: bytes, uri: str, max_memory: int) -> tuple[dict[str
         return {"failure": failure, "message": message}, b""
 
 
-_BESIDE_THE_TEXT = ("title", "headings", "body_start", "metadata", "format", "anchors", "cues")
+_BESIDE_THE_TEXT = (
+    *("title", "headings", "body_start", "metadata", "format", "anchors", "cues", "omitted"),
+)
 
 
 def _own_streams() -> tuple[IO[bytes], IO[bytes]]:
