@@ -20,6 +20,7 @@ from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.reindexing import reindex
 
 from .bench import Bench
+from .documents import pdf_bytes
 from .small_project import QUESTION, TEXTS, small_project
 from .sparse_words import SparseWords, with_sparse
 
@@ -81,12 +82,20 @@ async def test_what_is_counted(tmp_path: Path, registry: CollectorRegistry) -> N
         "knowledge_ingests",
         "knowledge_chunks",
         "knowledge_chunks_with_terms",
-        "knowledge_textless_parts",
         "knowledge_query_latency_seconds",
         "knowledge_queries",
         "knowledge_embedder_calls",
         "knowledge_cache_hits",
     }
+
+
+async def test_parts_without_text(bench: Bench, registry: CollectorRegistry) -> None:
+    """Pages without text count when an ingest reads their document."""
+    bench.change(events=Events([Prometheus(registry)]))
+    bench.write_bytes("a.md", pdf_bytes(["Keys", "", ""]))
+    for _ in range(2):
+        await bench.ingest()
+    assert value(registry, "textless_parts_total", kind="page") == 2
 
 
 async def test_passages_with_terms(bench: Bench, registry: CollectorRegistry) -> None:

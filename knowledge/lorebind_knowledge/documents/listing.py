@@ -55,7 +55,7 @@ class DocumentInfo:
     """Whether it comes from a source or was added by hand."""
     textless_pages: int = 0
     """Number of its pages without text, such as scanned ones, in which searches find nothing."""
-    textless_parts: Mapping[str, int] = field(default_factory=dict)
+    textless_parts: dict[str, int] = field(default_factory=dict)
     """Number of its parts without text, by kind: `page`, `slide`, `sheet`, `chapter`, `cell` (of a
     notebook), and `image`: a picture whose text is not recognized."""
     excluded: bool = False
