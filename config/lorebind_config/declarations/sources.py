@@ -105,7 +105,7 @@ class SourceBase(Declaration):
     )
     on_textless_pages: Literal["warn", "fail", "ignore"] = Field(
         "warn",
-        description="What to do about documents in which pages, slides, sheets, chapters, cells or "
+        description="Decides about documents in which pages, slides, sheets, chapters, cells or "
         "images have no text that can be searched: `warn` counts them in plans and reports, `fail` "
         "refuses the document, `ignore` does not report them.",
     )
