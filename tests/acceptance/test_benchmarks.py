@@ -31,10 +31,11 @@ RUNS = {
     "retrieval": "{folder} {folder}/pages",
     "scaling": "--workers 1 --most 1x2 --chunks 16 --batch 8 --seconds 0 --dsn {dsn}",
     "server": "--clients 2 --seconds 0.5 --documents 20 --answers 1",
+    "tables": "--formats md,csv,pdf --questions 2 --embedder hashing",
     "workflows": "--rounds 1",
 }
 """The arguments of each benchmark."""
-PARTS = {"guards", "nearest", "peers", "server_answers"}
+PARTS = {"guards", "nearest", "peers", "server_answers", "table_documents"}
 """Modules that benchmarks import."""
 
 

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.chunking.recursive import PARAGRAPHS, WORDS, RecursiveChunker, before
 from lorebind_knowledge.chunking.rulers import make_ruler
-from lorebind_knowledge.text.markdown import LINE, outside_fences
+from lorebind_knowledge.text.markdown import LINE, TABLE_DASHES, outside_fences
 from lorebind_knowledge.text.splitting import sentence_starts
 
 if TYPE_CHECKING:
     from lorebind_knowledge.chunking.base import Interval
     from lorebind_knowledge.chunking.recursive import Level
 
-_DELIMITER_ROW = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-*+:?[ \t]*+)*+$")
 _HEADING_END = re.compile(r"[^\n]*(?:\n {0,3}(?:=+|-+)[ \t\r]*(?=\n|\Z))?\s*")
 
 
@@ -45,7 +44,7 @@ def _blocks_between(text: str, start: int, end: int) -> Iterator[int]:
             block = line.start()
             yield block
             apart, in_table, above = False, False, block if is_row else -1
-        elif above >= 0 and is_row and _DELIMITER_ROW.match(content):
+        elif above >= 0 and is_row and TABLE_DASHES.match(content):
             if above > block:
                 yield above
             in_table, above = True, -1

@@ -451,4 +451,7 @@ def _chunks(
         }
         identity = chunk_id(corpus.kb.namespace, uri, text, seen[text])
         seen[text] += 1
-        yield Chunk(identity, text, " > ".join(path), metadata)
+        # A passage from the middle of a table does not say what its columns are.
+        header = document.header_above(start)
+        context = "\n".join(filter(None, [" > ".join(path), header]))
+        yield Chunk(identity, text, context, metadata)

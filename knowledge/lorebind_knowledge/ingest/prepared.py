@@ -42,7 +42,7 @@ class Chunk(NamedTuple):
     id: str
     text: str
     context: str
-    """The title and the headings above the text."""
+    """The title and the headings above the text, and the header of its table on lines below."""
     metadata: Mapping[str, Any]
 
     @property

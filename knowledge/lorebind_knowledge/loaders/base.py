@@ -31,6 +31,18 @@ Titles are repeated with passages, so longer ones count as text.
 MOST_HEADINGS = 50_000
 """Maximum number of headings per document; headings after these count as text."""
 
+MOST_TABLES = 10_000
+"""Maximum number of tables per document whose headers are repeated; later ones count as text."""
+
+LONGEST_HEADER = 300
+"""Maximum length of a repeated header, in characters.
+
+It is embedded with each passage of its table, and an embedder reads about a thousand characters.
+"""
+
+MOST_HEADER_LINES = 3
+"""Maximum number of lines of a header; one that has more is only its last lines."""
+
 _BLOCK = 2**16
 _MOST_RANGES = 10
 
@@ -47,6 +59,19 @@ class Heading(NamedTuple):
     start: int
     level: int
     title: str
+
+
+class Table(NamedTuple):
+    """A table with a header, whose rows are lines: its start, where its rows start, its end."""
+
+    start: int
+    """Start of the header, and of the caption above it, if any."""
+    rows: int
+    end: int
+
+    def moved(self, shift: int) -> Table:
+        """Return the table in a text in which it begins `shift` characters later."""
+        return Table(self.start + shift, self.rows + shift, self.end + shift)
 
 
 class Cue(NamedTuple):
@@ -100,6 +125,8 @@ class LoadedDocument:
 
     Pages are not among them: each has an anchor, also without text.
     """
+    tables: tuple[Table, ...] = ()
+    """Ordered by start, none within another; only those that have a header."""
 
     @cached_property
     def textless_pages(self) -> tuple[int, ...]:
@@ -200,6 +227,19 @@ class LoadedDocument:
             at = self._parents[at]
         return path[::-1]
 
+    def header_above(self, offset: int) -> str:
+        """Return the header of the table whose rows the character is in; empty if there is none.
+
+        A long header is cut.
+        """
+        at = bisect.bisect_right(self.tables, offset, key=lambda table: table.start) - 1
+        inside = at >= 0 and self.tables[at].rows <= offset < self.tables[at].end
+        return self._headers[at] if inside else ""
+
+    @cached_property
+    def _headers(self) -> list[str]:
+        return [_shortened(self.text[table.start : table.rows]) for table in self.tables]
+
     @cached_property
     def _parents(self) -> list[int]:
         """The index of each heading's parent heading; -1 if it has none."""
@@ -259,6 +299,15 @@ def well_formed(text: str) -> str:
     except UnicodeEncodeError:
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _shortened(header: str) -> str:
+    """Return the lines of a header, each cut if they are too long together."""
+    lines = [line.strip("| \t") for line in header.strip().split("\n")][-MOST_HEADER_LINES:]
+    if sum(map(len, lines)) <= LONGEST_HEADER:
+        return "\n".join(lines)
+    most = LONGEST_HEADER // len(lines)
+    return "\n".join(line[:most].rpartition(" | ")[0] or line[:most] for line in lines)
 
 
 def words(text: str) -> frozenset[str]:
@@ -322,12 +371,17 @@ class DocumentBuilder:
         self._blocks: list[str] = []
         self.headings: list[Heading] = []
         self.anchors: list[Anchor] = []
+        self.tables: list[Table] = []
         self.omitted: Counter[str] = Counter()
         """The number of parts without text that are not added, by `PARTS`."""
         self.at = 0
         """Start of the next block."""
 
-    def add(self, block: str) -> None:
+    def add(self, block: str, header_rows: int = 0) -> None:
+        """Add a block; of a table, the number of its first lines that are the header."""
+        if header_rows and len(self.tables) < MOST_TABLES:
+            header = "\n".join(block.split("\n", header_rows)[:header_rows])
+            self.tables.append(Table(self.at, self.at + len(header), self.at + len(block)))
         self._blocks.append(block)
         self.at += len(block) + 2
 
@@ -340,5 +394,7 @@ class DocumentBuilder:
         text = joined(self._blocks, self._uri, separator="\n\n")
         title = title or (self.headings[0].title if self.headings else title_of(self._uri))
         headings, anchors = tuple(self.headings), tuple(self.anchors)
-        omitted = dict(self.omitted)
-        return LoadedDocument(text, title, headings, format=form, anchors=anchors, omitted=omitted)
+        tables, omitted = tuple(self.tables), dict(self.omitted)
+        return LoadedDocument(
+            text, title, headings, format=form, anchors=anchors, omitted=omitted, tables=tables
+        )

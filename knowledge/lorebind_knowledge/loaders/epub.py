@@ -10,6 +10,7 @@ from zipfile import ZipFile
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
+    MOST_TABLES,
     Anchor,
     DocumentBuilder,
     Heading,
@@ -62,6 +63,8 @@ def load_epub(data: bytes, uri: str) -> LoadedDocument:
                     level = 1
                     anchors.append(_chapter(at, heading.title))
                 headings.append(Heading(at, level, heading.title))
+            room = MOST_TABLES - len(builder.tables)
+            builder.tables += (table.moved(builder.at) for table in page.tables[:room])
             builder.add(page.text)
     return builder.document("epub", title)
 

@@ -14,14 +14,16 @@ import yaml
 from lorebind_knowledge.loaders.base import (
     LONGEST_TITLE,
     MOST_HEADINGS,
+    MOST_TABLES,
     Heading,
     LoadedDocument,
+    Table,
     declared_title,
     title_of,
     well_formed,
 )
 from lorebind_knowledge.records import Span
-from lorebind_knowledge.text.markdown import LINE, outside_fences
+from lorebind_knowledge.text.markdown import LINE, TABLE_DASHES, outside_fences
 
 _LONGEST_BLOCK = 2**16
 """In characters; longer blocks count as text."""
@@ -120,7 +122,11 @@ def load_markdown(text: str, uri: str) -> LoadedDocument:
     headings = tuple(islice(headings_of(text, body_start), MOST_HEADINGS))
     title = declared_title(values.get("title"))
     title = title or well_formed(headings[0].title if headings else title_of(uri))
-    return LoadedDocument(text, title, headings, body_start, flat_values(values), format="markdown")
+    metadata = flat_values(values)
+    tables = tuple(islice(tables_of(text, body_start), MOST_TABLES))
+    return LoadedDocument(
+        text, title, headings, body_start, metadata, format="markdown", tables=tables
+    )
 
 
 def headings_of(text: str, start: int) -> Iterator[Heading]:
@@ -144,6 +150,23 @@ def _headings_between(text: str, start: int, end: int) -> Iterator[Heading]:
             above = None
         elif above is None:
             above = line.start()
+
+
+def tables_of(text: str, start: int) -> Iterator[Table]:
+    """Yield the pipe tables, whose header is the line above the row of dashes."""
+    if "|" not in text:
+        return
+    for first, last in outside_fences(text, start, len(text)):
+        position = first
+        while dashes := TABLE_DASHES.search(text, position, last):
+            position = dashes.end()
+            above = text.rfind("\n", first, max(first, dashes.start() - 1)) + 1 or first
+            if "|" in dashes[0] and "|" in text[above : dashes.start()]:
+                for line in LINE.finditer(text, dashes.end() + 1, last):
+                    if "|" not in line[0]:
+                        break
+                    position = line.end()
+                yield Table(above, dashes.start(), position)
 
 
 def _plain(title: str) -> str:

@@ -9,13 +9,14 @@ from typing import Any
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
     MOST_HEADINGS,
+    MOST_TABLES,
     Anchor,
     DocumentBuilder,
     LoadedDocument,
     well_formed,
 )
 from lorebind_knowledge.loaders.json_values import parsed_json
-from lorebind_knowledge.loaders.markdown import headings_of, read_front_matter
+from lorebind_knowledge.loaders.markdown import headings_of, read_front_matter, tables_of
 
 _LONGEST_OUTPUT = 500
 """In characters. Longer outputs are tables or logs, which are less useful than the code."""
@@ -40,6 +41,9 @@ def load_notebook(text: str, uri: str) -> LoadedDocument:
                 heading._replace(start=builder.at + heading.start)
                 for heading in islice(headings_of(content, body), MOST_HEADINGS - len(headings))
             )
+            room = MOST_TABLES - len(builder.tables)
+            some = islice(tables_of(content, body), room)
+            builder.tables += (table.moved(builder.at) for table in some)
         builder.anchors.append(Anchor(builder.at, "cell", number))
         builder.add(shown := "\n".join([content, *_outputs(cell)]).strip("\n"))
         pictures = _pictures(cell)

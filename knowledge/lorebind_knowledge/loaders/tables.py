@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise, repeat
 
 from lorebind_config.errors import SourceError
@@ -73,6 +73,18 @@ def records(rows: Iterable[list[str]], uri: str) -> Iterator[str]:
             yield " | ".join(filter(None, cells)) if columns else _record(columns, cells, uri)
         else:
             yield _record(columns or [], cells, uri)
+
+
+def header_rows(rows: Sequence[list[str]]) -> int:
+    """Return how many of a table's first rows are its header; 0 if it seems to have none.
+
+    It ends with the first row that has several cells with text, if these are names and rows follow;
+    rows above it with only one are the table's caption.
+    """
+    for number, (cells, below) in enumerate(pairwise(rows), 1):
+        if sum(map(bool, cells)) > 1:
+            return number if _is_header(cells, below) else 0
+    return 0
 
 
 def _is_header(cells: list[str], below: list[str]) -> bool:

@@ -13,6 +13,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
+TABLE_DASHES = re.compile(
+    r"^[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-*+:?[ \t]*+)*+\r?$", re.MULTILINE
+)
+"""The line below the header of a pipe table; a line of dashes alone can be one too."""
 BLANK_LINE = re.compile(r"\n[ \t\r>]*+\n")
 """The end of a paragraph, also in a quotation."""
 _FENCE = re.compile(

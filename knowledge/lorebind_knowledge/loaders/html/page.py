@@ -79,8 +79,9 @@ def load_html(text: str, uri: str) -> LoadedDocument:
     for part in content_of(body):
         writer.write(part)
     content = writer.text
-    headings = tuple(writer.headings)
-    return LoadedDocument(content, _title(title, headings, uri), headings, format="html")
+    headings, tables = tuple(writer.headings), tuple(writer.tables)
+    title = _title(title, headings, uri)
+    return LoadedDocument(content, title, headings, format="html", tables=tables)
 
 
 def _title(written: str, headings: tuple[Heading, ...], uri: str) -> str:
@@ -112,7 +113,8 @@ def load_with_trafilatura(data: bytes, uri: str) -> LoadedDocument:
     writer = TextWriter(uri)
     writer.write(article)
     if text := writer.text:
-        document = replace(document, text=text, headings=tuple(writer.headings))
+        headings, tables = tuple(writer.headings), tuple(writer.tables)
+        document = replace(document, text=text, headings=headings, tables=tables)
     return replace(document, metadata=metadata)
 
 

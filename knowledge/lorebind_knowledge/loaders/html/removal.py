@@ -7,9 +7,11 @@ import html
 import io
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.loaders.base import words
+from lorebind_knowledge.loaders.markdown import tables_of
 from lorebind_knowledge.text.markdown import InlineCode, outside_fences
 
 if TYPE_CHECKING:
@@ -68,7 +70,9 @@ def without_html(document: LoadedDocument) -> LoadedDocument:
         return document
     text.write(document.text[position:])
     headings += (_moved(later, shift) for later in (heading, *waiting) if later)
-    return dataclasses.replace(document, text=text.getvalue(), headings=tuple(headings))
+    rest = text.getvalue()
+    tables = tuple(islice(tables_of(rest, document.body_start), len(document.tables)))
+    return dataclasses.replace(document, text=rest, headings=tuple(headings), tables=tables)
 
 
 def _moved(heading: Heading, shift: int) -> Heading:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 
-from lorebind_knowledge.loaders.base import LONGEST_TITLE, Heading, check_length, words
+from lorebind_knowledge.loaders.base import (
+    LONGEST_TITLE,
+    MOST_TABLES,
+    Heading,
+    Table,
+    check_length,
+    words,
+)
 from lorebind_knowledge.loaders.html.tree import Element
+from lorebind_knowledge.loaders.tables import header_rows
 
 _HEADING = re.compile(r"h[1-6]")
 _PARAGRAPHS = words(
@@ -20,7 +29,7 @@ _BREAK = "\n"
 
 
 class TextWriter:
-    """A writer of elements, one after another; the results are `text` and `headings`.
+    """A writer of elements, one after another; the results are `text`, `headings` and `tables`.
 
     Raises:
         SourceError: the text would be longer than `MAX_CHARACTERS`.
@@ -29,6 +38,7 @@ class TextWriter:
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self.headings: list[Heading] = []
+        self.tables: list[Table] = []
         self._parts: list[str] = []
         self._length = 0
         self._inline: list[str] = []
@@ -111,15 +121,17 @@ class TextWriter:
 
     def _table(self, element: Element) -> None:
         self._end_block(2)
-        for row in element.elements():
-            if row.tag not in ("tr", "caption"):
-                continue
-            parts = [row] if row.tag == "caption" else row.children
-            cells = [_flat(cell) for cell in parts if isinstance(cell, Element)]
+        rows = _rows(element)
+        header = _header_rows(element, rows)
+        starts: list[int] = []
+        for _, cells in rows:
             filled = [cell for cell in cells if cell]
-            if filled:
+            starts.append(
                 self._emit(filled[0] if len(filled) == 1 else " | ".join(cells).rstrip(" |"))
-                self._gap = 1
+            )
+            self._gap = 1
+        if header and len(self.tables) < MOST_TABLES:
+            self.tables.append(Table(starts[0], starts[header], self._length))
         self._end_block(2)
 
     def _end_block(self, gap: int) -> None:
@@ -130,18 +142,56 @@ class TextWriter:
             self._emit(block)
         self._gap = max(self._gap, 1 if self._lists and gap else gap)
 
-    def _emit(self, block: str) -> None:
+    def _emit(self, block: str) -> int:
+        """Write a block and return its start."""
         indent = "  " * (len(self._lists) - 1)
         check_length(self._length + len(block) + block.count("\n") * len(indent), self._uri)
         if self._lists:
             hanging = indent if self._marker else f"{indent}  "
             block = hanging + self._marker + block.replace("\n", f"\n{indent}  ")
         self._marker = ""
+        start = self._length + (self._gap if self._parts else 0)
         if self._parts:
             block = "\n" * self._gap + block
         self._gap = 0
         self._parts.append(block)
         self._length += len(block)
+        return start
+
+
+def _rows(table: Element) -> list[tuple[Element, list[str]]]:
+    """Return the caption and the rows that have text, each with the text of its cells."""
+    rows = []
+    for row in table.elements():
+        if row.tag in ("tr", "caption"):
+            parts = [row] if row.tag == "caption" else row.children
+            cells = [_flat(cell) for cell in parts if isinstance(cell, Element)]
+            if any(cells):
+                rows.append((row, cells))
+    return rows
+
+
+def _header_rows(table: Element, rows: list[tuple[Element, list[str]]]) -> int:
+    """Return how many of the first rows are the header, with the caption; 0 if there is none.
+
+    If the page marks no cells as a header, the first row can look like one.
+    """
+    heads = [element for element in table.elements() if element.tag in ("thead", "th")]
+    if not heads:
+        return header_rows([cells for _, cells in rows])
+    marked = {id(row) for head in heads for row in head.elements() if head.tag == "thead"}
+    header = [
+        len(cells) > 1 or row.tag == "caption" or id(row) in marked
+        for row, cells in itertools.takewhile(lambda row: _is_head(row[0], marked), rows)
+    ]
+    while header and not header[-1]:  # the first of several titles between the rows
+        header.pop()
+    return len(header) if len(header) < len(rows) else 0
+
+
+def _is_head(row: Element, marked: set[int]) -> bool:
+    cells = (cell for cell in row.children if isinstance(cell, Element) and cell.letters)
+    return row.tag == "caption" or id(row) in marked or all(cell.tag == "th" for cell in cells)
 
 
 def _is_data(table: Element) -> bool:

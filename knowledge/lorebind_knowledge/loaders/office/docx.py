@@ -6,7 +6,7 @@ import io
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from lorebind_knowledge.loaders.base import (
     DocumentBuilder,
@@ -15,6 +15,7 @@ from lorebind_knowledge.loaders.base import (
     well_formed,
 )
 from lorebind_knowledge.loaders.office.packages import reading_package
+from lorebind_knowledge.loaders.tables import header_rows
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MARKS = {
@@ -59,18 +60,29 @@ def load_docx(data: bytes, uri: str) -> LoadedDocument:
     builder = DocumentBuilder(uri)
     with reading_package(data, uri, "Word document"):
         document = docx.Document(io.BytesIO(data))
-        for text, level in _blocks(document):
+        for text, level, _, header in _blocks(document):
             if level:
                 builder.headings.append(Heading(builder.at, level, " ".join(text.split())))
-            builder.add(text)
+            builder.add(text, header)
         pictures = _outermost(document.element.body, _PICTURES, lambda tag: tag not in _SILENT)
         builder.omitted["image"] = sum(1 for _ in pictures)
         title = well_formed(" ".join(str(document.core_properties.title or "").split()))
     return builder.document("docx", "" if title == _DEFAULT_TITLE else title)
 
 
-def _blocks(document: Any) -> Iterator[tuple[str, int]]:
-    """Yield text and heading level (0 if none) of each block that is not empty.
+class _Block(NamedTuple):
+    """A paragraph, a table or several lines."""
+
+    text: str
+    level: int = 0
+    """The heading level; 0 if it is no heading."""
+    kind: str = ""
+    """`item`, `code`, `table` or empty."""
+    header_rows: int = 0
+
+
+def _blocks(document: Any) -> Iterator[_Block]:
+    """Yield each block that is not empty.
 
     Neighboring list items form one block, as do neighboring lines of code.
     """
@@ -78,29 +90,30 @@ def _blocks(document: Any) -> Iterator[tuple[str, int]]:
         style.get(f"{_W}styleId"): style
         for style in document.styles.element.iterchildren(f"{_W}style")
     }
-    for (level, kind), group in itertools.groupby(_lines(document, styles), lambda line: line[1:]):
-        texts = [text.rstrip() if kind == "code" else text.strip() for text, _, _ in group]
+    for kind, group in itertools.groupby(_lines(document, styles), lambda line: line.kind):
         if kind == "code":
-            blocks = ["\n".join(texts).strip("\n")]
+            code = "\n".join(line.text.rstrip() for line in group)
+            blocks = [_Block(code.strip("\n"))]
         elif kind == "item":
-            blocks = ["\n".join(f"- {text}" for text in texts if text)]
+            texts = (line.text.strip() for line in group)
+            blocks = [_Block("\n".join(f"- {text}" for text in texts if text))]
         else:
-            blocks = texts
+            blocks = [line._replace(text=line.text.strip()) for line in group]
         for block in blocks:
-            if block.strip():
-                yield block, level
+            if block.text.strip():
+                yield block
 
 
-def _lines(document: Any, styles: dict[str, Any]) -> Iterator[tuple[str, int, str]]:
-    """Yield text, heading level and kind (`item`, `code` or empty) of paragraphs and tables."""
+def _lines(document: Any, styles: dict[str, Any]) -> Iterator[_Block]:
+    """Yield paragraphs and tables."""
     for element in _outermost(document.element.body, _BLOCKS, _AROUND_BLOCKS.__contains__):
         if element.tag == f"{_W}tbl":
-            yield "\n".join(_rows(element)), 0, ""
+            yield _table(element)
             continue
         properties = element.find(f"{_W}pPr")
         style = styles.get(_value(properties, "pStyle"))
         level = _outline_level(properties) or _style_level(style, styles)
-        yield _text(element), level, "" if level else _kind(properties, style)
+        yield _Block(_text(element), level, "" if level else _kind(properties, style))
 
 
 def _value(parent: Any, tag: str) -> str:
@@ -159,15 +172,31 @@ def _outline_level(properties: Any) -> int:
     return int(value) + 1 if value in tuple("012345678") else 0
 
 
-def _rows(table: Any) -> Iterator[str]:
-    """Yield the rows of a table as text; nested tables and text boxes are part of a cell's text."""
+def _table(table: Any) -> _Block:
+    """Return a table with a line for each row.
+
+    Nested tables and text boxes are part of a cell's text. The header is the rows that Word repeats
+    on each page, or else the first row if it looks like one.
+    """
+    rows: list[list[str]] = []
+    repeated = 0
     for row in table.iterchildren(f"{_W}tr"):
         cells = [
             " ".join(" ".join(map(_text, _outermost(cell, {f"{_W}p"}))).split())
             for cell in row.iterchildren(f"{_W}tc")
         ]
         if any(cells):
-            yield " | ".join(cells)
+            repeated += repeated == len(rows) and _is_repeated(row)
+            rows.append(cells)
+    text = "\n".join(" | ".join(cells) for cells in rows)
+    declared = repeated if repeated < len(rows) else 0
+    return _Block(text, kind="table", header_rows=declared or header_rows(rows))
+
+
+def _is_repeated(row: Any) -> bool:
+    properties = row.find(f"{_W}trPr")
+    mark = properties.find(f"{_W}tblHeader") if properties is not None else None
+    return mark is not None and mark.get(f"{_W}val", "1") not in ("0", "false", "off")
 
 
 def _text(paragraph: Any) -> str:

@@ -16,6 +16,7 @@ from lorebind_knowledge.loaders.base import (
     well_formed,
 )
 from lorebind_knowledge.loaders.office.packages import reading_package
+from lorebind_knowledge.loaders.tables import header_rows
 
 _DEFAULT_TITLE = "PowerPoint Presentation"
 """The title that PowerPoint and python-pptx write into presentations without a title."""
@@ -37,7 +38,7 @@ def load_pptx(data: bytes, uri: str) -> LoadedDocument:
         presentation = pptx.Presentation(io.BytesIO(data))
         for number, slide in enumerate(presentation.slides, 1):
             heading, texts = _slide(slide)
-            blocks = [text for text in (heading, *texts) if text]
+            blocks = [block for block in ((heading, 0), *texts) if block[0]]
             if heading:
                 builder.headings.append(Heading(builder.at, 1, heading))
             if blocks:
@@ -45,14 +46,17 @@ def load_pptx(data: bytes, uri: str) -> LoadedDocument:
             else:
                 builder.omitted["slide"] += 1
             builder.omitted["image"] += sum(map(_is_picture, _shapes(slide.shapes)))
-            for block in blocks:
-                builder.add(block)
+            for text, header in blocks:
+                builder.add(text, header)
         title = as_title(str(presentation.core_properties.title or ""))
     return builder.document("pptx", "" if title == _DEFAULT_TITLE else title)
 
 
-def _slide(slide: Any) -> tuple[str, list[str]]:
-    """Return the title (empty if none) and the other texts of a slide."""
+def _slide(slide: Any) -> tuple[str, list[tuple[str, int]]]:
+    """Return the title (empty if none) and the other texts of a slide.
+
+    Each text has the number of its first lines that are the header of a table.
+    """
     title_shape = slide.shapes.title
     title = as_title(title_shape.text_frame.text) if title_shape is not None else ""
     texts = [
@@ -64,7 +68,7 @@ def _slide(slide: Any) -> tuple[str, list[str]]:
         texts.insert(0, _text(title_shape))
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
         notes = _lines(frame.text)
-        texts.append(f"Notes: {notes}" if notes else "")
+        texts.append((f"Notes: {notes}" if notes else "", 0))
     return title, texts
 
 
@@ -83,13 +87,14 @@ def _is_picture(shape: Any) -> bool:
     return bool(shape.element.tag.endswith("}pic"))
 
 
-def _text(shape: Any) -> str:
-    if getattr(shape, "has_table", False):
-        rows = (
-            [" ".join(_lines(cell.text).split()) for cell in row.cells] for row in shape.table.rows
-        )
-        return "\n".join(" | ".join(cells) for cells in rows if any(cells))
-    return _lines(shape.text_frame.text) if shape.has_text_frame else ""
+def _text(shape: Any) -> tuple[str, int]:
+    if not getattr(shape, "has_table", False):
+        return _lines(shape.text_frame.text) if shape.has_text_frame else "", 0
+    table = shape.table
+    cleaned = ([" ".join(_lines(cell.text).split()) for cell in row.cells] for row in table.rows)
+    rows = [cells for cells in cleaned if any(cells)]
+    text = "\n".join(" | ".join(cells) for cells in rows)
+    return text, header_rows(rows) if table.first_row else 0
 
 
 def _lines(text: str) -> str:

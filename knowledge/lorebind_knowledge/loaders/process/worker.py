@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from lorebind_config.errors import MissingDependencyError, SourceError
-from lorebind_knowledge.loaders.base import Anchor, Cue, Heading, LoadedDocument
+from lorebind_knowledge.loaders.base import Anchor, Cue, Heading, LoadedDocument, Table
 
 LENGTHS = struct.Struct(">QQ")
 """Lengths of a result's two parts, in bytes."""
@@ -95,6 +95,7 @@ def unpacked(about: dict[str, Any], text: bytes) -> LoadedDocument:
         anchors=tuple(Anchor(*anchor) for anchor in about["anchors"]),
         cues=tuple(Cue(*cue) for cue in about["cues"]),
         omitted={str(kind): int(count) for kind, count in about["omitted"].items()},
+        tables=tuple(Table(*table) for table in about["tables"]),
     )
 
 
@@ -119,6 +120,7 @@ def _answer(form: str, data: bytes, uri: str, max_memory: int) -> tuple[dict[str
 
 _BESIDE_THE_TEXT = (
     *("title", "headings", "body_start", "metadata", "format", "anchors", "cues", "omitted"),
+    "tables",
 )
 
 
