@@ -17,6 +17,7 @@ from lorebind_knowledge.documents.listing import (
     list_documents,
 )
 from lorebind_knowledge.documents.reading import list_readable, read_lines
+from lorebind_knowledge.documents.skipped import list_skipped
 from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
     from lorebind_knowledge.documents.reading import DocumentLines, ReadableDocument
     from lorebind_knowledge.handle import KnowledgeHandle
+    from lorebind_knowledge.ingest.report import Skipped
 
 
 class DocumentMethods:
@@ -74,6 +76,24 @@ class DocumentMethods:
     async def acount_documents(self) -> dict[str, int]:
         """Return the number of documents per state: `ready`, `pending` and `failed`."""
         return await self.handle.read(count_documents)
+
+    async def askipped(
+        self, *, limit: int | None = None, after: str | None = None, before: str | None = None
+    ) -> list[Skipped]:
+        """Return the files and folders that the last ingest found and did not read, by uri.
+
+        Each has the reason, and the setting of the source with which it is read, if there is one.
+        Page through them as through `documents`.
+
+        Args:
+            limit: the maximum number of items; None returns all.
+            after: a uri; return only the items after it.
+            before: a uri; return only the last items before it.
+
+        Raises:
+            UsageError: a limit below 1, or both `after` and `before`.
+        """
+        return await self.handle.read(list_skipped, limit=limit, after=after, before=before)
 
     async def achunks(
         self, document: str, *, limit: int | None = None, after: int = 0
@@ -254,6 +274,7 @@ class DocumentMethods:
     documents = sync(adocuments)
     document = sync(adocument)
     count_documents = sync(acount_documents)
+    skipped = sync(askipped)
     chunks = sync(achunks)
     chunks_of = sync(achunks_of)
     fields = sync(afields)

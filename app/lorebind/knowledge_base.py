@@ -127,6 +127,27 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
             run_id=run_id,
         )
 
+    async def aretry_document(
+        self, document: str, *, wait: bool = False, run_id: str | None = None
+    ) -> IngestReport:
+        """Read one document again, such as one that failed, and change no other.
+
+        Args:
+            document: the id or the uri of the document, as returned by `documents`.
+            wait: as for `ingest`.
+            run_id: as for `ingest`.
+
+        Returns:
+            The report. If no source lists the document now, a notice says so.
+
+        Raises:
+            NotFoundError: no such document.
+            LorebindError: as for `ingest`.
+        """
+        uri = (await self.adocument(document)).uri
+        corpus = self.handle.corpus(self._scope(None))
+        return await changing.retry_document(corpus, uri, run_id, wait=wait)
+
     async def aplan(
         self, *, inputs: Mapping[str, Any] | None = None, strategy: str = "upsert"
     ) -> IngestPlan:
@@ -375,6 +396,7 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
         return self.handle.vector_store()
 
     ingest = sync(aingest)
+    retry_document = sync(aretry_document)
     plan = sync(aplan)
     reindex = sync(areindex)
     query = sync(aquery)  # type: ignore[arg-type]  # mypy expects the inherited `self`

@@ -31,7 +31,7 @@ from lorebind_knowledge.documents.listing import (
 )
 from lorebind_knowledge.documents.reading import DocumentLines
 from lorebind_knowledge.events import Event, Events, Extension
-from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, Skipped
 from lorebind_knowledge.ingest.rollback import RollbackReport
 from lorebind_knowledge.packing.report import PackReport, UnpackReport
 from lorebind_knowledge.records import MatchingTerms, QueryResult, SearchPath
@@ -117,6 +117,11 @@ class RemoteKnowledgeBase:
         path = f"{self._path}/documents/{self._id(document)}/chunks"
         return read(list[ChunkInfo], self._server.all(path, workflow=self.workflow))
 
+    def skipped(self) -> list[Skipped]:
+        return read(
+            list[Skipped], self._server.all(f"{self._path}/skipped", workflow=self.workflow)
+        )
+
     def fields(self) -> list[MetadataField]:
         return read(list[MetadataField], self._get("/fields")["items"])
 
@@ -133,7 +138,7 @@ class RemoteKnowledgeBase:
         return read(DocumentLines, self._get("/fetch", document=document, **lines))
 
     def runs(self, *, limit: int | None = None) -> list[RunInfo]:
-        """Return the runs that were requested from the server."""
+        """Return the runs, also those that were not requested from the server."""
         path = f"{self._path}/runs"
         return [_run_info(run) for run in self._server.all(path, most=limit, **self._parameters)]
 
@@ -248,6 +253,10 @@ class RemoteKnowledgeBase:
             infos = self._get("/documents", limit=HINTS)["items"]
             raise no_document(self.id, document, [info["uri"] for info in infos]) from None
         return name
+
+    def retry_document(self, document: str, *, wait: bool = False) -> IngestReport:
+        where = "" if self.workflow is None else f"?workflow={segment(self.workflow)}"
+        return self._run(f"documents/{self._id(document)}/retry{where}", {}, wait=wait)
 
     def _run(self, action: str, body: dict[str, Any], *, wait: bool = False) -> IngestReport:
         path = f"{self._path}/{action}"

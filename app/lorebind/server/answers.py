@@ -44,15 +44,19 @@ class KnowledgeBase(_Model):
 
 
 class IngestRun(_Model):
-    """A requested ingest."""
+    """An ingest."""
 
     run_id: str
     kb_id: str
+    origin: Literal["server", "elsewhere"]
+    """`server` if it was requested from a server, `elsewhere` if Python or the command line began
+    it."""
     status: str
     """`waiting` for a worker, `running`, `interrupted`, or the status in the report."""
     request: dict[str, Any]
+    """The request; of an ingest that was begun elsewhere, its `strategy`."""
     requested_at: float
-    """Seconds since 1970."""
+    """Seconds since 1970; of an ingest that was begun elsewhere, its start."""
     finished_at: float | None
     waits_for: str | None
     """Why no worker will take it, if it waits for one."""
@@ -90,6 +94,8 @@ class Chunk(_Model):
     id: str
     text: str
     metadata: dict[str, Any]
+    context: str = ""
+    """What was embedded with the text: the title and the headings above it."""
 
 
 class Line(_Model):

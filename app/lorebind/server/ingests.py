@@ -190,6 +190,10 @@ class Ingests(BackgroundRuns[RunEvents]):
         try:
             if action == "add":
                 report = await ingest_added(kb.handle.corpus(), settings["uris"], run.run_id)
+            elif action == "retry":
+                report = await kb.aretry_document(
+                    settings["document"], wait=under_way.waits, run_id=run.run_id
+                )
             else:
                 method = kb.areindex if action == "reindex" else kb.aingest
                 report = await method(run_id=run.run_id, wait=under_way.waits, **settings)

@@ -42,6 +42,7 @@ STATUS = {
     "declared_in_yaml": 409,
     "document_of_source": 409,
     "ingest_running": 409,
+    "begun_elsewhere": 409,
     "mass_delete_refused": 409,
     "not_ingested": 409,
     "index_mismatch": 409,

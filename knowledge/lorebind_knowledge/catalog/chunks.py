@@ -30,6 +30,7 @@ _OF_DOCUMENTS = (
     f" where v.space = :space and v.state = {LIVE} and v.uri"
 )
 _OF_DOCUMENT = f"{_OF_DOCUMENTS} = :uri"
+_WITH_CONTEXT = f"{_WHOLE}, c.context"
 _ROWS_AT_ONCE = 10_000
 _SCANNED_AT_ONCE = 2_000
 
@@ -42,6 +43,8 @@ class StoredChunk(NamedTuple):
     uri: str
     text: str
     metadata: dict[str, Any]
+    context: str = ""
+    """What was embedded with the text; read with the chunks of a document only."""
 
 
 class Member(NamedTuple):
@@ -98,13 +101,13 @@ class Chunks:
 
     def document(self, uri: str, limit: int | None = None, after: int = 0) -> list[StoredChunk]:
         """Return at most `limit` chunks of a document, in order, without the first `after`."""
-        query = f"{_WHOLE} {_OF_DOCUMENT} order by c.row limit :limit offset :after"
+        query = f"{_WITH_CONTEXT} {_OF_DOCUMENT} order by c.row limit :limit offset :after"
         limit = _ALL if limit is None else limit
         return [_chunk(row) for row in self._run(query, uri=uri, limit=limit, after=after)]
 
     def of_documents(self, uris: Collection[str]) -> dict[str, list[StoredChunk]]:
         """Return the chunks of documents by uri, in order; documents without chunks are omitted."""
-        query = f"{_WHOLE} {_OF_DOCUMENTS} in (:*uris) order by c.row"
+        query = f"{_WITH_CONTEXT} {_OF_DOCUMENTS} in (:*uris) order by c.row"
         chunks: dict[str, list[StoredChunk]] = {}
         for row in self._run(query, uris=list(uris)):
             chunk = _chunk(row)
@@ -284,12 +287,12 @@ def _counts(row: Sequence[Any]) -> Sequence[int]:
 
 
 def _chunk(row: Any) -> StoredChunk:
-    number, name, uri, text, encoded = row
+    number, name, uri, text, encoded, *rest = row
     try:
         metadata = json.loads(encoded)
     except (TypeError, ValueError):
         metadata = None
-    kinds = (type(number), type(name), type(uri), type(text), type(metadata))
-    if kinds != (int, str, str, str, dict):
+    kinds = (type(number), type(name), type(uri), type(text), type(metadata), *map(type, rest))
+    if kinds != (int, str, str, str, dict, str)[: len(kinds)]:
         raise damaged(f"chunk {name!r} of {uri!r} holds values that Lorebind never writes")
-    return StoredChunk(number, name, uri, text, metadata)
+    return StoredChunk(number, name, uri, text, metadata, *rest)

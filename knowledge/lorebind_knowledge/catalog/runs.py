@@ -50,22 +50,35 @@ class Runs:
         self._database = database
 
     def list(
-        self, namespace: Namespace, limit: int | None = None, before: RunInfo | None = None
+        self,
+        namespace: Namespace,
+        limit: int | None = None,
+        mark: tuple[float, str] | None = None,
+        *,
+        newer: bool = False,
     ) -> Sequence[RunInfo]:
-        """Return the runs of a knowledge base, latest first.
+        """Return the runs of a knowledge base, latest first; with `newer`, earliest first.
 
         Args:
             namespace: the knowledge base.
             limit: maximum number of runs; None means all.
-            before: only runs that started before this one.
+            mark: start and id of a run; only runs that started before it, or after it with `newer`.
+            newer: whether to begin with the earliest.
         """
+        order, sign = ("asc", ">") if newer else ("desc", "<")
         where, values = "", {}
-        if before is not None:
-            where = " and (started_at, run_id) < (:started_at, :run_id)"
-            values = {"started_at": before.started_at, "run_id": before.run_id}
-        order = " order by started_at desc, run_id desc"
+        if mark is not None:
+            where = f" and (started_at, run_id) {sign} (:at, :id)"
+            values = {"at": mark[0], "id": mark[1]}
+        where += f" order by started_at {order}, run_id {order}"
         end = "" if limit is None else " limit :limit"
-        return self._select(namespace, f"{where}{order}{end}", limit=limit, **values)
+        return self._select(namespace, f"{where}{end}", limit=limit, **values)
+
+    def latest_good(self, namespace: Namespace) -> RunInfo | None:
+        """Return the latest run that has completed, or None."""
+        good = "status in ('completed', 'completed_with_failures')"
+        runs = self._select(namespace, f" and {good} order by started_at desc limit 1")
+        return runs[0] if runs else None
 
     def get(self, namespace: Namespace, run_id: str) -> RunInfo | None:
         """Return a run, or None if it does not exist."""

@@ -79,6 +79,20 @@ async def ingest_added(
     return await ingest(corpus, wait=True, added=set(uris), run_id=run_id)
 
 
+async def retry_document(
+    corpus: Corpus, uri: str, run_id: str | None = None, *, wait: bool = False
+) -> IngestReport:
+    """Ingest one document again, whatever its state, and change no other.
+
+    Raises:
+        LorebindError: see `lorebind_knowledge.ingest.engine.ingest`.
+    """
+    report = await ingest(corpus, only_failed=True, only={uri}, wait=wait, run_id=run_id)
+    if not any(report.documents.values()):
+        report.notices.append(f"{uri} was not read, because no source lists it now")
+    return report
+
+
 async def delete_document(kb: IndexedKnowledgeBase, document: str) -> DocumentInfo:
     """Delete an added document by its id or uri, and return it.
 

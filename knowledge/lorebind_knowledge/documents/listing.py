@@ -70,6 +70,8 @@ class ChunkInfo:
     text: str
     metadata: Mapping[str, Any]
     """The metadata, as in a `DocumentMatch`."""
+    context: str = ""
+    """What was embedded with the text: the title and the headings above it."""
 
 
 def list_documents(
@@ -231,7 +233,7 @@ def list_chunks_of(
 
 
 def _chunk_info(chunk: StoredChunk) -> ChunkInfo:
-    return ChunkInfo(chunk.id, chunk.text, chunk.metadata)
+    return ChunkInfo(chunk.id, chunk.text, chunk.metadata, chunk.context)
 
 
 def check_state(state: str | None) -> None:
@@ -299,8 +301,11 @@ def list_runs(
         UsageError: the limit is less than 1.
     """
     check_limit(limit)
-    first = None if before is None else find_run(namespace, catalog, before)
-    return catalog.runs.list(namespace, limit, first)
+    mark = None
+    if before is not None:
+        first = find_run(namespace, catalog, before)
+        mark = first.started_at, first.run_id
+    return catalog.runs.list(namespace, limit, mark)
 
 
 def find_run(namespace: Namespace, catalog: Catalog, run_id: str) -> RunInfo:
@@ -334,17 +339,20 @@ class KnowledgeStats:
     """The numbers of the earlier indexes to which `rollback` can go back, newest first."""
     last_run: dict[str, Any] | None = None
     """`run_id`, `strategy`, `status` and `started_at` (seconds since 1970) of the latest ingest."""
+    last_good_run: dict[str, Any] | None = None
+    """The same of the latest ingest that has completed, with `ended_at`."""
 
 
 _RUN_FIELDS = ("run_id", "strategy", "status", "started_at")
 
 
 def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
-    runs = catalog.runs.list(namespace, 1)
+    runs, good = catalog.runs.list(namespace, 1), catalog.runs.latest_good(namespace)
     stats = KnowledgeStats(
         namespace.kb,
         documents=count_documents(namespace, catalog),
-        last_run={name: getattr(runs[0], name) for name in _RUN_FIELDS} if runs else None,
+        last_run=_fields(runs[0], *_RUN_FIELDS) if runs else None,
+        last_good_run=_fields(good, *_RUN_FIELDS, "ended_at") if good else None,
     )
     index = catalog.ledger.index(namespace, "active")
     if index is None:
@@ -359,6 +367,10 @@ def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
         dimension=index.manifest.dimension,
         earlier=[entry.key.number for entry in catalog.ledger.earlier_indexes(namespace)],
     )
+
+
+def _fields(run: RunInfo, *names: str) -> dict[str, Any]:
+    return {name: getattr(run, name) for name in names}
 
 
 def count_languages(catalog: Catalog, index: IndexEntry) -> dict[str, int]:

@@ -73,6 +73,7 @@ async def ingest(
     *,
     strategy: str = "upsert",
     only_failed: bool = False,
+    only: Collection[str] = (),
     allow_mass_delete: bool = False,
     wait: bool = False,
     added: Collection[str] | None = None,
@@ -90,6 +91,7 @@ async def ingest(
         only_failed: read only the documents that failed or were interrupted before, also in an
             unfinished `replace`; skip all others, and remove nothing. Requires `upsert` and an
             active index.
+        only: with `only_failed`, the uris of the documents to read, in any state; empty reads all.
         allow_mass_delete: allow the run to remove more than half of the known documents.
         wait: whether to wait for another ingest of the same knowledge base instead of raising.
         added: the uris of documents that were added by hand. Only these are read, into the active
@@ -123,7 +125,7 @@ async def ingest(
     with ingest_span(corpus.kb, strategy) as ended:
         async with corpus.kb.catalog.hold_lease(corpus.kb.namespace, wait=wait) as lease:
             run = _Run(
-                corpus, lease, strategy, only_failed=only_failed, added=added, planned=planned
+                corpus, lease, strategy, only_failed, only=only, added=added, planned=planned
             )
             return ended(await run.execute(allow_mass_delete, run_id))
 
@@ -141,14 +143,20 @@ class _Run:
         corpus: Corpus,
         lease: Lease,
         strategy: str,
-        *,
         only_failed: bool,
+        *,
+        only: Collection[str],
         added: Collection[str] | None,
         planned: PlannedDocuments | None,
     ) -> None:
         self._corpus = corpus
         self._kb = kb = corpus.kb
-        self._only_failed, self._added, self._planned = only_failed, added, planned
+        self._only_failed, self._only, self._added, self._planned = (
+            only_failed,
+            only,
+            added,
+            planned,
+        )
         self._partial = only_failed or added is not None
         """Whether only some documents are read. Nothing is removed and no index replaced then."""
         self._lease = lease
@@ -202,7 +210,7 @@ class _Run:
         if self._serves_nothing and await call(self._ledger.serves, index.key):
             await self._serve()  # an earlier run was interrupted before this step
         if self._only_failed:
-            enumeration.keep_only(await call(unfinished, kb, index))
+            enumeration.keep_only(self._only or await call(unfinished, kb, index))
         self._emit("ingest_listed", documents=await call(len, enumeration))
         await self._embed_and_persist(enumeration)
         if self._corpus.large_chunks:

@@ -1,4 +1,5 @@
-"""`…/find`, `…/fetch` and `…/fields`: exact words, lines and metadata, from the index."""
+"""`…/find`, `…/fetch`, `…/fields` and `…/skipped`: exact words, lines and metadata, and what the
+index has nothing of."""
 
 from __future__ import annotations
 
@@ -8,10 +9,12 @@ from fastapi import APIRouter, Query, Request
 
 from lorebind.knowledge_base import KnowledgeBase
 from lorebind.plain_data import as_data
-from lorebind.server.answers import DocumentText, Fields, FoundLines
+from lorebind.server.answers import DocumentText, Fields, FoundLines, PageOf
 from lorebind.server.etags import conditional
+from lorebind.server.paging import Paging
 from lorebind.server.server import SeenKnowledgeBase
 from lorebind_config.errors import NotFoundError
+from lorebind_knowledge.ingest.report import Skipped
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["documents"])
 
@@ -68,6 +71,18 @@ async def fetch(
 async def list_fields(request: Request, kb: SeenKnowledgeBase) -> Any:
     """List the keys of the documents' metadata with their types and most frequent values."""
     return conditional(request, {"items": as_data(await kb.afields())})
+
+
+@router.get("/skipped", response_model=PageOf[Skipped])
+async def list_skipped(request: Request, paging: Paging, kb: SeenKnowledgeBase) -> Any:
+    """List the files and folders that the last ingest found and did not read, by uri.
+
+    Each has the reason, and the setting of the source with which it is read, if there is one.
+    """
+    start = paging.start()
+    after, before = start.bounds
+    rows = await kb.askipped(limit=paging.limit + 1, after=after, before=before)
+    return paging.page_of(rows, start, lambda row: str(row.uri))
 
 
 def storable_name(kb: KnowledgeBase, document: str) -> str:

@@ -1,7 +1,8 @@
-"""`…/ingest`, `…/reindex` and `…/runs`: request, watch and cancel ingests."""
+"""`…/ingest`, `…/reindex`, `…/retry` and `…/runs`: request, watch and cancel ingests."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -17,13 +18,16 @@ from lorebind.server.answers import IngestRun, PageOf
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional, etag_of, json_response
 from lorebind.server.event_streams import PATIENT, deferred_answer
+from lorebind.server.every_run import find_run, page_of_runs
 from lorebind.server.paging import Paging
 from lorebind.server.preferences import IdempotencyKey, PreferWait, key_taken, wait_seconds
 from lorebind.server.problems import RETRY_SECONDS, ProblemError
+from lorebind.server.routes.reading import storable_name
 from lorebind.server.server import (
+    PREFIX,
+    FilledByUs,
     SeenKnowledgeBase,
     SeenProject,
-    Server,
     TheServer,
     Writer,
     filled_by_us,
@@ -35,9 +39,7 @@ from lorebind.server.state.runs import (
     UnderWayError,
 )
 from lorebind_config.errors import NotFoundError, StoreError
-from lorebind_config.namespace import Namespace
 from lorebind_knowledge.ingest.progress import SECONDS as PROGRESS_SECONDS
-from lorebind_knowledge.plumbing.bridge import call
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["ingestion"])
 
@@ -84,8 +86,8 @@ async def _starting(
 ) -> Any:
     """Return a function that starts a run, and answers with it."""
 
-    async def start(action: str, body: ReindexRequest) -> Response:
-        settings = {"action": action, **body.model_dump()}
+    async def start(action: str, body: ReindexRequest, **more: Any) -> Response:
+        settings = {"action": action, **body.model_dump(), **more}
         kb = filled_by_us(project.knowledge_base(kb_id, workflow=body.workflow))
         digest = etag_of([request.url.path, settings])
         try:
@@ -97,8 +99,8 @@ async def _starting(
         except UnderWayError as error:
             raise _in_the_way(error.run) from None
         waits_for = await server.ingests.why_waiting(run)
-        path = request.url.path.rpartition("/")[0]
-        headers = {"Location": f"{path}/runs/{run.run_id}"}
+        path = request.url.path.removeprefix(PREFIX).split("/")[1:3]
+        headers = {"Location": f"{PREFIX}/{'/'.join(path)}/runs/{run.run_id}"}
         if seconds := wait_seconds(prefer):
             run = await server.ingests.ended(run, seconds)
             headers["Preference-Applied"] = f"wait={seconds:g}"
@@ -111,7 +113,7 @@ async def _starting(
     return start
 
 
-Start = Annotated[Callable[[str, ReindexRequest], Awaitable[Response]], Depends(_starting)]
+Start = Annotated[Callable[..., Awaitable[Response]], Depends(_starting)]
 
 
 @router.post("/ingest", status_code=202, response_model=IngestRun, responses=_ENDED)
@@ -124,6 +126,17 @@ async def ingest(start: Start, body: IngestRequest | None = None) -> Any:
 async def reindex(start: Start, body: ReindexRequest | None = None) -> Any:
     """Rebuild the index in the background, then swap it in. The answer names the run's URL."""
     return await start("reindex", body or ReindexRequest())
+
+
+@router.post(
+    "/documents/{doc_id}/retry", status_code=202, response_model=IngestRun, responses=_ENDED
+)
+async def retry_document(
+    start: Start, kb: FilledByUs, doc_id: str, workflow: str | None = None
+) -> Any:
+    """Read one document again, such as one that failed. The answer names the run's URL."""
+    document = (await kb.adocument(storable_name(kb, doc_id))).uri
+    return await start("retry", ReindexRequest(workflow=workflow), document=document)
 
 
 @router.post("/plan", responses=PATIENT)
@@ -151,10 +164,9 @@ async def list_runs(
     kb: SeenKnowledgeBase,
     paging: Paging,
 ) -> Any:
-    """List the requested runs, newest first."""
+    """List all runs, newest first, also those that Python and the command line have begun."""
     start = paging.start(RequestedRuns.KEY)
-    page = server.ingests.runs.page
-    rows = await call(page, kb.handle.namespace, *start.bounds, paging.limit + 1)
+    rows = await page_of_runs(server.ingests.runs, kb, start, paging.limit + 1)
     progress = {run.run_id: await _progress(kb, run) for run in rows if run.finished_at is None}
     return paging.page_of(
         rows, start, RequestedRuns.key, lambda run: _run_data(run, progress.get(run.run_id))
@@ -162,7 +174,7 @@ async def list_runs(
 
 
 async def _run(server: TheServer, kb: SeenKnowledgeBase, run_id: str) -> RequestedRun:
-    return await _find(server, kb.handle.namespace, run_id)
+    return await find_run(server.ingests.runs, kb, run_id)
 
 
 TheRun = Annotated[RequestedRun, Depends(_run)]
@@ -178,11 +190,17 @@ async def get_run(request: Request, server: TheServer, kb: SeenKnowledgeBase, ru
 
 
 @router.delete("/runs/{run_id}", response_model=IngestRun)
-async def cancel_run(server: TheServer, _: Writer, run: TheRun) -> Any:
-    """Cancel a running ingest. Finished documents are kept."""
+async def cancel_run(server: TheServer, kb: SeenKnowledgeBase, _: Writer, run: TheRun) -> Any:
+    """Cancel a running ingest. Finished documents are kept.
+
+    One that Python or the command line has begun can only be cancelled there.
+    """
     if run.finished_at is None:
+        if not run.was_requested:
+            detail = f"run {run.run_id} was begun by another program; stop it there"
+            raise ProblemError("begun_elsewhere", detail)
         await server.ingests.cancel(run)
-        run = await _find(server, run.namespace, run.run_id)
+        run = await find_run(server.ingests.runs, kb, run.run_id)
     return json_response(_run_data(run))
 
 
@@ -219,7 +237,13 @@ async def run_events(
             yield ServerSentEvent(id=str(last), event="waiting", data={"waits_for": why})
         if run.finished_at is not None:
             break
-        run = await server.ingests.ended(run, PROGRESS_SECONDS)
+        if run.was_requested:
+            run = await server.ingests.ended(run, PROGRESS_SECONDS)
+        elif run.status == "interrupted":
+            break
+        else:
+            await asyncio.sleep(PROGRESS_SECONDS)
+            run = await find_run(server.ingests.runs, kb, run.run_id)
         if server.is_draining:
             return
     ended = max(last + 1, round((run.finished_at or 0) * 1e6))
@@ -242,14 +266,6 @@ def _in_the_way(run: RequestedRun) -> ProblemError:
     )
 
 
-async def _find(server: Server, namespace: Namespace, run_id: str) -> RequestedRun:
-    runs = server.ingests.runs
-    run: RequestedRun | None = await call(lambda: runs.find(namespace, run_id))
-    if run is None:
-        raise NotFoundError(f"knowledge base {namespace.kb!r} has no run {run_id!r}")
-    return run
-
-
 def _run_data(
     run: RequestedRun, progress: Mapping[str, int] | None = None, waits_for: str = ""
 ) -> dict[str, Any]:
@@ -257,6 +273,7 @@ def _run_data(
     return {
         "run_id": run.run_id,
         "kb_id": run.namespace.kb,
+        "origin": "server" if run.was_requested else "elsewhere",
         "status": run.status,
         "request": dict(run.request),
         "requested_at": run.requested_at,

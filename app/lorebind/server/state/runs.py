@@ -12,7 +12,7 @@ from lorebind.server.state.tables import lock
 from lorebind_config.namespace import Namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
@@ -53,6 +53,11 @@ class RequestedRun:
     """Whether its cancellation was requested."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
     """A `report` or `result`, or an `error` as a problem document."""
+
+    @property
+    def was_requested(self) -> bool:
+        """Whether it was requested from a server; Python or the command line began all others."""
+        return "action" in self.request
 
     @property
     def is_good(self) -> bool:
@@ -179,6 +184,15 @@ class RequestedRuns:
             runs = _read(sql, _THIS, **_owner(namespace), run_id=run_id)
         return runs[0] if runs else None
 
+    def requested_among(self, namespace: Namespace, run_ids: Collection[str]) -> set[str]:
+        """Return which of these ids are those of requested runs."""
+        if not run_ids:
+            return set()
+        with self._database.reading() as sql:
+            query = f"select run_id from server_runs where {_OURS} and run_id in (:*run_ids)"
+            rows = sql.run(query, **_owner(namespace), run_ids=list(run_ids))
+        return {run_id for (run_id,) in rows}
+
     def same_since(
         self, namespace: Namespace, request: Mapping[str, Any], since: float
     ) -> RequestedRun | None:
@@ -210,21 +224,27 @@ class RequestedRuns:
         where, values = _OURS, _owner(namespace)
         order, sign = ("asc", ">") if before else ("desc", "<")
         if (mark := after or before) is not None:
-            at, _, run_id = mark.partition(" ")
+            at, run_id = self.mark(mark)
             where += f" and (requested_at, run_id) {sign} (:at, :run_id)"
-            values |= {"at": float(at), "run_id": run_id}
+            values |= {"at": at, "run_id": run_id}
         where += f" order by requested_at {order}, run_id {order} limit :limit"
         with self._database.reading() as sql:
             runs = _read(sql, where, **values, limit=limit)
         return runs[::-1] if before else runs
 
-    KEY = r"[0-9]{1,12}\.[0-9]{1,9} [0-9a-f]{12}"
+    KEY = r"[0-9]{1,12}\.[0-9]{1,9} .+"
     """The regular expression of the keys of runs."""
 
     @staticmethod
     def key(run: RequestedRun) -> str:
         """Return the unique key of a run, by which runs are sorted."""
         return f"{run.requested_at!r} {run.run_id}"
+
+    @staticmethod
+    def mark(key: str) -> tuple[float, str]:
+        """Return the time and the id in a key."""
+        at, _, run_id = key.partition(" ")
+        return float(at), run_id
 
     def cancel(self, run: RequestedRun) -> None:
         """Ask the process that works on a run to cancel it. One that still waits has ended then."""
