@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lorebind_config.declarations.ingestion import LOCAL
 from lorebind_config.errors import (
     EmbedderError,
     MissingDependencyError,
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.parts import Starter
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.rerankers.base import Reranker
-    from lorebind_knowledge.scale.engine import Engine
+    from lorebind_knowledge.scale.engine import Engine, WorkerInfo
     from lorebind_knowledge.scale.worker import Worker
 
 
@@ -230,6 +232,27 @@ class KnowledgeService:
         """
         from lorebind_knowledge.scale.worker import Worker
 
+        return Worker(self._served_by_workers(), concurrency)
+
+    def workers(self) -> list[WorkerInfo]:
+        """Return the live workers that embed texts of the project; none if ingests do it.
+
+        Raises:
+            LorebindError: an embedder or a vector database cannot be created, or an outage.
+        """
+        if self._loaded.project.ingestion.engine == LOCAL:
+            return []
+        workers: list[WorkerInfo] = []
+        for _, engine, embedders in self._served_by_workers():
+            if listed := getattr(engine, "workers", None):
+                workers += [
+                    replace(info, embedder=str(embedders[info.embedder].fingerprint))
+                    for info in listed(list(embedders))
+                ]
+        return workers
+
+    def _served_by_workers(self) -> list[tuple[Catalog, Engine, dict[str, Any]]]:
+        """Return the catalogs with their engines, and the embedders by `key_of`."""
         served: dict[int, tuple[Catalog, Engine, dict[str, Any]]] = {}
         for handle, _ in self._filled_by_us():
             catalog, embedders = handle.embedding
@@ -241,7 +264,7 @@ class KnowledgeService:
                 )
             _, _, by_key = served.setdefault(id(catalog), (catalog, pool.engine, {}))
             by_key |= {key_of(embedder): embedder for embedder in embedders}
-        return Worker(list(served.values()), concurrency)
+        return list(served.values())
 
     def overview(self) -> Overview:
         """Return the state of all knowledge bases of all tenants, and of workers.

@@ -1,4 +1,4 @@
-"""`lorebind knowledge documents|chunks|add|delete|runs|stats`: inspect and change an index."""
+"""`lorebind knowledge documents|chunks|add|retry|delete|runs|stats`: look into an index, change it."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyKnowledgeBase
     from lorebind_knowledge.catalog.runs import RunInfo
     from lorebind_knowledge.documents.listing import DocumentInfo
+    from lorebind_knowledge.ingest.report import IngestReport
 
 DocumentArgument = Annotated[
     str, typer.Argument(metavar="DOCUMENT", help="Its uri, or its id as printed by `documents`.")
@@ -154,6 +155,24 @@ def add(
         read_document(documents[-1], str(file))
     with open_target(project) as loaded:
         report = loaded.knowledge_base(kb_id, workflow=workflow).add_documents(documents)
+    _print_end(report, output)
+
+
+def retry(
+    kb_id: IdArgument,
+    document: DocumentArgument,
+    workflow: WorkflowOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Read one document again, such as one that failed, and change no other."""
+    with open_target(project) as loaded:
+        report = loaded.knowledge_base(kb_id, workflow=workflow).retry_document(document)
+    _print_end(report, output)
+
+
+def _print_end(report: IngestReport, output: Output) -> None:
+    """Print a report; the command fails if a document did."""
     if output is not Output.table:
         print_data(report, output)
     else:
@@ -244,10 +263,7 @@ def runs(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """List the ingests of a knowledge base, the newest first, and how far a running one is.
-
-    With --server, only runs that were requested from the server are listed.
-    """
+    """List the ingests of a knowledge base, the newest first, and how far a running one is."""
     with open_read_only(project) as loaded:
         if kb_id is not None:
             kb = loaded.knowledge_base(kb_id, workflow=workflow)
@@ -302,6 +318,8 @@ def stats(
     earlier = data.pop("earlier")
     if earlier:
         data["earlier indexes"] = ", ".join(map(str, earlier))
-    last_run = data.pop("last_run") or {}
+    last_run, good = data.pop("last_run") or {}, data.pop("last_good_run") or {}
     data["last ingest"] = last_run.get("status", "never")
+    if good and good["run_id"] != last_run["run_id"]:
+        data["last good ingest"] = utc_time(good["ended_at"])
     print_table(("", kb_id), ((name, value) for name, value in data.items() if name != "kb_id"))

@@ -104,6 +104,24 @@ def fields(
     print_table(["key", "types", "documents", "values"], rows)
 
 
+def skipped(
+    kb_id: IdArgument,
+    workflow: WorkflowOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """List the files and folders that the last ingest found and did not read, and why."""
+    with open_read_only(project) as loaded:
+        items = loaded.knowledge_base(kb_id, workflow=workflow).skipped()
+    if output is not Output.table:
+        print_data({"skipped": items}, output)
+        return
+    print_table(
+        ["uri", "reason", "setting that reads it"],
+        ([item.uri, item.reason, item.setting] for item in items),
+    )
+
+
 def _range(lines: str) -> tuple[int, int | None]:
     """Return the first and the last line that `--lines` names; None means the end."""
     match = re.fullmatch(r"([1-9]\d{0,8})(-([1-9]\d{0,8})?)?", lines)

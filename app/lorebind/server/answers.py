@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from lorebind_knowledge.documents.fields import MetadataField
 from lorebind_knowledge.documents.listing import DocumentInfo
 from lorebind_knowledge.ingest.report import IngestReport
+from lorebind_knowledge.scale.engine import WorkerInfo
 
 T = TypeVar("T")
 
@@ -88,6 +89,12 @@ class WorkflowRun(_Model):
     """The problem document of a failed run."""
 
 
+class WorkersOf(_Model):
+    """The live workers of a project."""
+
+    items: list[WorkerInfo]
+
+
 class Chunk(_Model):
     """A chunk of a document."""
 
@@ -95,7 +102,7 @@ class Chunk(_Model):
     text: str
     metadata: dict[str, Any]
     context: str = ""
-    """What was embedded with the text: the title and the headings above it."""
+    """The title and the headings above the text, which were embedded with it."""
 
 
 class Line(_Model):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lorebind.server.background_runs import UnderWay
     from lorebind.server.state.runs import RequestedRun, RequestedRuns
     from lorebind.server.state.workers import Workers
+    from lorebind_knowledge.scale.engine import WorkerInfo
 
 _TURN_SECONDS = 1.0
 """Seconds that a request waits for the run of its documents to begin."""
@@ -114,6 +115,10 @@ class Ingests(BackgroundRuns[RunEvents]):
         if self._workers is None or run.status not in _UNATTENDED:
             return ""
         return (await call(self._workers.live)).missing
+
+    async def live_workers(self) -> list[WorkerInfo]:
+        """Return the workers that take its runs; none if this process does."""
+        return [] if self._workers is None else await call(self._workers.all)
 
     async def tidy(self) -> None:
         if self._workers is None:

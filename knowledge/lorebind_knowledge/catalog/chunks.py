@@ -44,7 +44,7 @@ class StoredChunk(NamedTuple):
     text: str
     metadata: dict[str, Any]
     context: str = ""
-    """What was embedded with the text; read with the chunks of a document only."""
+    """The text that was embedded before it. Only the queries for a document read it."""
 
 
 class Member(NamedTuple):

@@ -71,7 +71,7 @@ class ChunkInfo:
     metadata: Mapping[str, Any]
     """The metadata, as in a `DocumentMatch`."""
     context: str = ""
-    """What was embedded with the text: the title and the headings above it."""
+    """The title and the headings above the text, which were embedded with it."""
 
 
 def list_documents(

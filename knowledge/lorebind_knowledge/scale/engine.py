@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from lorebind_knowledge.database.databases import PostgresDatabase
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A live worker."""
+
+    id: str
+    works_on: Literal["texts", "ingests"]
+    embedder: str
+    """The embedder of its texts, or the key of it; empty if it works on ingests."""
+    slots: int | None
+    """Number of texts' batches at the same time; None if it is not known."""
+    busy: int
+    """Number of batches or ingests that it works on."""
+    silent: float
+    """Seconds since its last sign of life."""
 
 
 @runtime_checkable
@@ -18,6 +35,9 @@ class Engine(Protocol):
     group `lorebind.engines` has a function `make(database)` that returns an engine for a catalog;
     see `make_engine`. Lorebind never relies on an engine for more than is written here: an id may
     be delivered twice, to two workers at the same time, or after its batch is done.
+
+    An engine may also have a method `workers(keys)`, which returns a `WorkerInfo` for each worker
+    of these keys. Without it, nobody can list them.
     """
 
     def submit(self, key: str, ids: Sequence[str]) -> Awaitable[None] | None:

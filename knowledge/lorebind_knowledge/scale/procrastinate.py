@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.database.postgres_notifications import Notifications, refuse_pooler
 from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.scale.engine import WorkerInfo
 from lorebind_knowledge.scale.procrastinate_connector import connector, registering
 from lorebind_knowledge.scale.procrastinate_tables import queue_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from lorebind_knowledge.database.databases import PostgresDatabase
 
@@ -43,6 +44,12 @@ _LIVE = (
     "select coalesce(sum(slots), 0) from lorebind_slots join procrastinate_workers w"
     " on w.id = worker where queue = :queue"
     " and w.last_heartbeat > now() - make_interval(secs => :stalled)"
+)
+_WORKERS = (
+    "select w.id, queue, slots, (select count(*) from procrastinate_jobs j where"
+    " j.worker_id = w.id and j.status = 'doing'), extract(epoch from now() - w.last_heartbeat)"
+    " from lorebind_slots join procrastinate_workers w on w.id = worker where queue in (:*queues)"
+    " and w.last_heartbeat > now() - make_interval(secs => :stalled) order by w.id"
 )
 # In one statement, because several ingests look after the same queue.
 _REDELIVER = """with stalled as (
@@ -93,6 +100,15 @@ class ProcrastinateEngine:
             if sql.run(_REDELIVER, **values):
                 sql.run(_NOTIFY, queue=key)
             return int(sql.run(_LIVE, **values)[0][0])
+
+    def workers(self, keys: Collection[str]) -> list[WorkerInfo]:
+        values = {"queues": list(keys), "stalled": _STALLED_HEARTBEATS * self._heartbeat_seconds}
+        with self._database.reading() as sql:
+            rows = sql.run(_WORKERS, **values) if keys else []
+        return [
+            WorkerInfo(str(name), "texts", key, slots, busy, float(silent))
+            for name, key, slots, busy, silent in rows
+        ]
 
     async def serve(
         self,

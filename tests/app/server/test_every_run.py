@@ -50,7 +50,7 @@ async def every_run(api: httpx.AsyncClient) -> list[str]:
 
 
 async def test_all_are_listed_in_order(server: Served, tmp_path: Path) -> None:
-    """Each once, whoever began it, in pages of both directions."""
+    """Each is listed once, in pages of both directions."""
     expected: list[str] = []
     async with server.client() as api:
         for number in range(7):
@@ -121,6 +121,9 @@ async def test_a_failed_document_is_tried_again(server: Served, tmp_path: Path) 
         reader = server.client(server.token("reader", "read"))
         assert problem(await reader.post(f"{where}/retry")) == (403, "forbidden")
         assert (await reader.get(f"{HERE}/skipped")).status_code == 200
+        assert problem(await reader.get("/workers")) == (403, "forbidden")
+        admin = server.client(server.token("admin"))
+        assert (await admin.get("/workers")).json() == {"items": []}
 
 
 async def test_what_was_skipped_in_pages(server: Served, tmp_path: Path) -> None:

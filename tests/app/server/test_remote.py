@@ -120,6 +120,8 @@ STEPS: list[str | list[str] | dict[str, str]] = [
     "knowledge fields docs",
     "knowledge fields docs -o json",
     "knowledge fields birds -w own",
+    "knowledge skipped docs",
+    "knowledge skipped birds -w own -o json",
     # Searches.
     "query docs -q keys",
     "query docs -q keys -o json",
@@ -175,6 +177,8 @@ STEPS: list[str | list[str] | dict[str, str]] = [
     "query docs -q keys --why docs/keys.md",
     "knowledge fetch docs docs/keys.md",
     "knowledge exclude docs docs/kys.md",
+    "knowledge retry docs docs/keys.md -o json",
+    "knowledge retry docs docs/kys.md",
     "knowledge include docs docs/keys.md -o json",
     "knowledge delete docs added:{here}/less.txt",
     "knowledge delete docs added:{here}/less.txt",
@@ -295,7 +299,7 @@ def _masked(text: str, *folders: Path) -> str:
     text = re.sub(r" +\d+\.\d\d  ", "  0.00  ", text)  # the seconds of a history
     text = re.sub(r" \(\d+/s\)", "", text)
     text = re.sub(r"\d{4}-\d\d-\d\d[ T][\d:.+]+", "TIME", text)
-    return re.sub(r'("?(?:seconds|started_at)"?: )[\d.e-]+', r"\1 0", text)
+    return re.sub(r'("?(?:seconds|started_at|ended_at)"?: )[\d.e-]+', r"\1 0", text)
 
 
 def words(step: str | list[str], here: Path) -> list[str]:

@@ -68,8 +68,10 @@ def test_a_run_from_its_request_to_its_report(slow: Slow) -> None:
                 seen.append(event)
                 if event["data"].get("chunks_embedded") == 2 * BATCH:
                     busy = api.post(f"{TEXTS}/ingest")
+                    (worker,) = api.get("/workers").json()["items"]
                     slow.let_through(100)
         assert problem(busy) == (409, "ingest_running")
+        assert (worker["works_on"], worker["busy"]) == ("ingests", 1)
         assert {event["event"] for event in seen[:-1]} == {"ingest_progressed"}
         assert (seen[-1]["event"], seen[-1]["data"]["status"]) == ("end", "completed")
         run = api.get(where).json()

@@ -94,13 +94,15 @@ def test_a_run_or_document_of_another_in_a_knowledge_base_of_all(
         ("GET", f"{here}/documents/{document}/chunks"),
         ("POST", f"{here}/documents/{document}/exclude"),
         ("POST", f"{here}/documents/{document}/include"),
+        ("POST", f"{here}/documents/{document}/retry"),
         ("GET", f"{here}/runs/{run['run_id']}"),
         ("GET", f"{here}/runs/{run['run_id']}/events"),
         ("DELETE", f"{here}/runs/{run['run_id']}"),
     ):
         assert problem(two.bob.request(method, path)) == (404, "not_found"), path
     assert two.bob.get(f"{here}/documents").json()["items"] == []
-    assert two.bob.get(f"{here}/runs").json()["items"] == []
+    for name in ("runs", "skipped"):
+        assert two.bob.get(f"{here}/{name}").json()["items"] == []
     assert set(two.bob.get(f"{here}/stats").json()["documents"].values()) == {0}
     answer = two.bob.post(f"{here}/query", json={"query": SECRET})
     assert problem(answer) == (409, "not_ingested")

@@ -1,4 +1,4 @@
-"""`/export`, `/bindings`, `/purge`, `/doctor` and `/changes`: the project as a whole."""
+"""`/export`, `/bindings`, `/purge`, `/doctor`, `/workers` and `/changes`: the whole project."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
 from lorebind.plain_data import as_data
+from lorebind.server.answers import WorkersOf
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional
 from lorebind.server.event_streams import MEDIA_TYPE, PATIENT, deferred_answer, prefers_events
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import Admin, SeenProject, TheServer
 from lorebind_config.plugins import import_extra
+from lorebind_knowledge.plumbing.bridge import call
 
 router = APIRouter(tags=["project"])
 bindings = APIRouter(prefix="/bindings", tags=["bindings"])
@@ -92,6 +94,16 @@ async def doctor(
     """
     work = server.project.adoctor(deep=deep)
     return await deferred_answer(request, server, work, lambda tried: {"findings": as_data(tried)})
+
+
+@router.get("/workers", response_model=WorkersOf)
+async def list_workers(request: Request, server: TheServer, _: Admin) -> Any:
+    """List the live workers of the project: those that embed texts, and those that take ingests.
+
+    They work for all tenants. All of them are on one page.
+    """
+    embedding = await call(server.project.knowledge.workers)
+    return conditional(request, as_data({"items": embedding + await server.ingests.live_workers()}))
 
 
 async def _watchfiles(request: Request) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from lorebind.server.state.runs import STALE_SECONDS
+from lorebind_knowledge.scale.engine import WorkerInfo
 
 if TYPE_CHECKING:
     from lorebind_knowledge.database.databases import Database
@@ -79,6 +80,22 @@ class Workers:
                 **self._ids,
             )
         return LiveWorkers(int(ours), int(every - ours))
+
+    def all(self) -> list[WorkerInfo]:
+        """Return the live workers with the same declarations."""
+        with self._database.reading() as sql:
+            rows = sql.run(
+                f"select worker, {sql.now} - beat, (select count(*) from server_runs where"
+                " owner = worker and finished_at is null) from server_workers where"
+                f" project = :project and declarations = :declarations"
+                f" and abs({sql.now} - beat) <= :stale order by worker",
+                stale=STALE_SECONDS,
+                **self._ids,
+            )
+        return [
+            WorkerInfo(worker, "ingests", "", None, busy, max(float(silent), 0.0))
+            for worker, silent, busy in rows
+        ]
 
     def _remove(self, sql: Sql, worker: str) -> None:
         sql.run("delete from server_workers where worker = :worker", worker=worker)
