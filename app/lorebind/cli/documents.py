@@ -1,4 +1,4 @@
-"""`lorebind knowledge documents|chunks|add|retry|delete|runs|stats`: look into an index, change it."""
+"""`lorebind knowledge documents|chunks|add|retry|delete|runs|stats`: what an index contains."""
 
 from __future__ import annotations
 
