@@ -151,12 +151,8 @@ class _Run:
     ) -> None:
         self._corpus = corpus
         self._kb = kb = corpus.kb
-        self._only_failed, self._only, self._added, self._planned = (
-            only_failed,
-            only,
-            added,
-            planned,
-        )
+        self._only_failed, self._only = only_failed, only
+        self._added, self._planned = added, planned
         self._partial = only_failed or added is not None
         """Whether only some documents are read. Nothing is removed and no index replaced then."""
         self._lease = lease
@@ -484,11 +480,7 @@ class _Run:
         manifest = replace(index.manifest, chunker=chunker)
         if manifest != index.manifest and not self._partial:
             await call(self._ledger.set_manifest, self._lease, index.key, manifest)
-        failed_sources = [source for source in report.sources if source.status == "failed"]
-        if failed_sources and len(failed_sources) == len(report.sources):
-            report.status = "failed"
-        elif failed_sources or report.failures or any(source.unlisted for source in report.sources):
-            report.status = "completed_with_failures"
+        report.judge()
         await activate_index(kb, self._lease, self._active, index, report, partial=self._partial)
         if report.documents["updated"] or report.documents["removed"]:
             await call(kb.index.sweep, self._lease, index)

@@ -145,6 +145,14 @@ class IngestReport:
     notices: list[str] = field(default_factory=list)
     """Further messages for the operator."""
 
+    def judge(self) -> None:
+        """Set the status by what failed."""
+        failed_sources = [source for source in self.sources if source.status == "failed"]
+        if failed_sources and len(failed_sources) == len(self.sources):
+            self.status = "failed"
+        elif failed_sources or self.failures or any(source.unlisted for source in self.sources):
+            self.status = "completed_with_failures"
+
     def note_truncated(self) -> None:
         """Advise smaller chunks, if some are longer than the embedder reads.
 
