@@ -215,9 +215,8 @@ def test_yaml_says_the_same_as_json(ready_cli: Cli, name: str) -> None:
 
     def steady(text: str) -> str:
         """Remove values that differ between runs."""
-        return re.sub(
-            r'("?(?<!_)\b(?:seconds|run_id|thread_id|\w+ed_at)"?): [^\s,]+', r"\1: 0", text
-        )
+        differing = r'("?(?<!_)\b(?:seconds|run_id|thread_id|\w+ed_at)"?): [^\s,]+'
+        return re.sub(differing, r"\1: 0", text)
 
     as_json = ready_cli(*INVOCATIONS[name], "--output", "json")
     as_yaml = ready_cli(*INVOCATIONS[name], "-o", "yaml")
