@@ -11,6 +11,8 @@ All entries must hold, so an empty filter matches every record.
 ``field: {$in: [a, b]}``            ``$eq`` holds for at least one of them; ``[]`` matches nothing
 ``field: {$nin: [a, b]}``           not ``$in``; also true if the field is missing
 ``field: {$gt: value}``             greater; ``$gte`` or equal, ``$lt`` less, ``$lte`` or equal
+``field: {$newer_than: 90d}``       a date in the 90 days before the search; ``$older_than``: before
+                                    them. Units are ``h``, ``d``, ``w``, and ``y`` of 365 days
 ``field: {$exists: true}``          the field exists, even if it is null; ``false``: it is missing
 ``$and: [filter, …]``               all filters hold; at least one is required
 ``$or: [filter, …]``                at least one filter holds; at least one is required
@@ -23,6 +25,10 @@ All entries must hold, so an empty filter matches every record.
   compared by code points and are case-sensitive.
 - ``$gt``, ``$gte``, ``$lt`` and ``$lte`` can hold only between two numbers or two strings. They are
   false for all other values, such as lists, true and false, and for a missing field.
+- Dates are strings in ISO 8601, or dates of Python and YAML. Metadata stores them in UTC, see
+  ``lorebind_config.dates``, and zones make no difference. A date is greater or less than dates
+  only, not than other strings. ``$gt`` and ``$lte`` with a day mean its end, ``$gte`` and ``$lt``
+  its start: ``{"$gte": "2026-01-01", "$lte": "2026-01-31"}`` is January.
 - A field is a top-level key of the metadata. A dot in its name has no special meaning.
 - A filter has at most 256 conditions and nested filters, which are nested at most 32 deep. ``$in``
   and ``$nin`` take any number of values.
@@ -30,11 +36,21 @@ All entries must hold, so an empty filter matches every record.
 
 from __future__ import annotations
 
+import datetime
 import math
 import operator
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
+from lorebind_config.dates import (
+    AGE_FORM,
+    date_before,
+    date_text,
+    is_date,
+    is_day,
+    next_day,
+    parsed_date,
+)
 from lorebind_config.errors import UsageError, did_you_mean
 
 Predicate: TypeAlias = Callable[[Mapping[str, Any]], bool]
@@ -51,7 +67,9 @@ _ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
     "$lt": operator.lt,
     "$lte": operator.le,
 }
-_FIELD_OPERATORS = ("$eq", "$in", "$nin", "$ne", *_ORDERINGS, "$exists")
+_AGES = {"$newer_than": "$gte", "$older_than": "$lt"}
+"""Operators that compare with a time before now, each with the operator for that time."""
+_FIELD_OPERATORS = ("$eq", "$in", "$nin", "$ne", *_ORDERINGS, *_AGES, "$exists")
 _LOGICAL_OPERATORS = ("$and", "$or", "$not")
 
 
@@ -70,6 +88,82 @@ def compile_filter(where: Mapping[str, Any]) -> Predicate:
     """
     _check_size(where)
     return _filter(where)
+
+
+def resolved(where: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a filter for stores: with dates as texts that compare as stored ones, without ages.
+
+    An age counts from now, so call it at each search. The result has the same meaning as a filter
+    too, and its operands are JSON values.
+
+    Raises:
+        UsageError: the filter is malformed or too large.
+    """
+    compile_filter(where)
+    return _resolved(where)
+
+
+def _resolved(where: Mapping[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    more: list[dict[str, Any]] = []
+    for name, condition in where.items():
+        if name == "$not":
+            plain[name] = _resolved(condition)
+        elif name in _LOGICAL_OPERATORS:
+            plain[name] = [_resolved(part) for part in condition]
+        else:
+            tests: dict[str, Any] = {}
+            for operator_ in operators_of(condition):
+                key, operand = _without_dates(*operator_)
+                if key in tests:  # `$newer_than` becomes `$gte`, which may be there too
+                    more.append({name: {key: operand}})
+                else:
+                    tests[key] = operand
+            plain[name] = tests
+    return {**plain, "$and": [*plain.get("$and", []), *more]} if more else plain
+
+
+def _without_dates(key: str, operand: Any) -> tuple[str, Any]:
+    """Return an operator and its operand with the same meaning for stored dates as texts."""
+    if key in _AGES:
+        return _AGES[key], date_before(operand)
+    if key in _ORDERINGS:
+        return _bound(key, operand)
+    if key in ("$in", "$nin"):
+        return key, [form for value in operand for form in _forms(value)]
+    if key in ("$eq", "$ne") and len(forms := _forms(operand)) > 1:
+        return ("$in" if key == "$eq" else "$nin"), forms
+    return key, _forms(operand)[0] if key in ("$eq", "$ne") else operand
+
+
+def _forms(value: Any) -> list[Any]:
+    """Return a value as it may be stored: a date as it is written too, for what others stored."""
+    if isinstance(value, datetime.date):
+        return [_text_of(value)]
+    date = parsed_date(value) if isinstance(value, str) else None
+    return [value] if date in (None, value) else [value, date]
+
+
+def _bound(key: str, operand: Any) -> tuple[str, Any]:
+    """Return an ordering whose limit is a stored date, if the operand is a date."""
+    if isinstance(operand, datetime.date):
+        date: str | None = _text_of(operand)
+    else:
+        date = parsed_date(operand) if isinstance(operand, str) else None
+    if date is None:
+        return key, operand
+    if is_day(date):
+        after = next_day(date) if key in ("$gt", "$lte") else None
+        return ("$gte" if key == "$gt" else "$lt", after) if after else (key, date)
+    # A stored day is its midnight, but sorts before it.
+    return key, date.removesuffix("T00:00:00Z") if key in ("$gte", "$lt") else date
+
+
+def _text_of(value: datetime.date) -> str:
+    try:
+        return date_text(value)
+    except OverflowError:
+        raise UsageError(f"{value} is not a date in UTC") from None
 
 
 def _check_size(where: Any) -> None:
@@ -212,14 +306,24 @@ def _tests(name: str, condition: Any) -> list[_Test]:
 
 def _operator(name: str, key: Any, operand: Any) -> _Test:
     if key in ("$eq", "$ne"):
-        return _negated(_equals_one_of([_scalar(name, key, operand)]), negate=key == "$ne")
+        values = _forms(_scalar(name, key, operand))
+        return _negated(_equals_one_of(values), negate=key == "$ne")
     if key in ("$in", "$nin"):
         if not _is_list(operand):
             raise UsageError(f"the filter on {name!r}: {key} takes a list, not {operand!r}")
         values = _each(_scalar, ((at, (name, key, value)) for at, value in enumerate(operand)))
-        return _negated(_equals_one_of(values), negate=key == "$nin")
+        members = [member for value in values for member in _forms(value)]
+        return _negated(_equals_one_of(members), negate=key == "$nin")
     if key in _ORDERINGS:
-        return _compares(_ORDERINGS[key], _comparable(name, key, operand))
+        sign, limit = _bound(key, _comparable(name, key, operand))
+        return _compares(_ORDERINGS[sign], limit)
+    if key in _AGES:
+        if not isinstance(operand, str):
+            raise UsageError(f"the filter on {name!r}: {key} takes an age as text; {AGE_FORM}")
+        try:
+            return _compares(_ORDERINGS[_AGES[key]], date_before(operand))
+        except UsageError as error:
+            raise UsageError(f"the filter on {name!r}: {key}: {error}") from None
     if key == "$exists":
         if not isinstance(operand, bool):
             raise UsageError(f"the filter on {name!r}: $exists takes true or false: {operand!r}")
@@ -248,6 +352,8 @@ def _equals_one_of(values: Iterable[Any]) -> _Test:
 
 
 def _compares(order: Callable[[Any, Any], bool], value: Any) -> _Test:
+    if is_date(value):
+        return lambda stored: is_date(stored) and order(stored, value)
     kind: Any = str if isinstance(value, str) else (int, float)
 
     def test(stored: Any) -> bool:
@@ -269,17 +375,20 @@ def _all(parts: Sequence[Predicate]) -> Predicate:
 def _scalar(name: str, key: str, value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"the filter on {name!r}: {value!r} is not a number that can be stored")
-    if value is None or isinstance(value, str | int | float):
+    if value is None or isinstance(value, str | int | float | datetime.date):
         return value
     raise UsageError(
-        f"the filter on {name!r}: {key} takes strings, numbers, true, false and null, not {value!r}"
+        f"the filter on {name!r}: {key} takes strings, numbers, dates, true, false and null, "
+        f"not {value!r}"
     )
 
 
 def _comparable(name: str, key: str, value: Any) -> Any:
     value = _scalar(name, key, value)
     if value is None or isinstance(value, bool):
-        raise UsageError(f"the filter on {name!r}: {key} takes a number or a string, not {value!r}")
+        raise UsageError(
+            f"the filter on {name!r}: {key} takes a number, a string or a date, not {value!r}"
+        )
     return value
 
 

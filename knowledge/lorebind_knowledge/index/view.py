@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lorebind_config.errors import StoreError, UsageError
-from lorebind_config.filters import compile_filter, without_fields
+from lorebind_config.filters import compile_filter, resolved, without_fields
 from lorebind_config.namespace import COLLECTION_SCOPE
 from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.excluded import excluded_uris
@@ -248,9 +248,7 @@ class View(Chunks):
         """
         if k < 1:
             raise UsageError(f"top_k must be at least 1, not {k}")
-        if where:
-            compile_filter(where)
-        where = self._without_excluded(where or {})
+        where = self._without_excluded(resolved(where) if where else {})
         if not where:
             return _Filter({}, {}, None, self.state.live)
         if not self.state.live:

@@ -94,8 +94,9 @@ class VectorStore(Protocol):
             space: the space; it is empty if nothing was added to it.
             vector: float32, shape (dimension,), of length 1.
             k: at least 1.
-            where: a metadata filter, see `lorebind_config.filters`. Results may include vectors
-                that do not pass, because the caller drops them, but must not lack any that do.
+            where: a metadata filter, see `lorebind_config.filters`, as `resolved` returns it:
+                dates are texts, and there are no ages. Results may include vectors that do not
+                pass, because the caller drops them, but must not lack any that do.
             allowed_ids: only these numbers; None means all. A store that cannot restrict a search
                 to numbers ignores it, and the caller does it. Used only if `filters` is False.
         """

@@ -18,7 +18,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ from lorebind_knowledge.testing.index_driver import (
     vector,
 )
 from lorebind_knowledge.testing.index_recovery import IndexRecovery
-from lorebind_knowledge.testing.store_driver import FILTERS, SHELF
+from lorebind_knowledge.testing.store_driver import FILTERED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -203,11 +203,12 @@ class IndexConformance(IndexRecovery):
 
     # Filtering
 
-    def test_filters(self, to: Driver) -> None:
+    @pytest.mark.parametrize(("shelf", "filters"), FILTERED, ids=["values", "ranges"])
+    def test_filters(self, to: Driver, shelf: Any, filters: Any) -> None:
         """A metadata filter means what `lorebind_config.filters` says."""
         to.open()
-        to.add(*(replace(record(name), metadata=fields) for name, fields in SHELF.items()))
-        for where, expected in FILTERS:
+        to.add(*(replace(record(name), metadata=fields) for name, fields in shelf.items()))
+        for where, expected in filters:
             assert "".join(to.hits(where=where)) == expected, where
             assert "".join(to.hits(where=where, values=(0.0,) * 4)) == expected, where
 

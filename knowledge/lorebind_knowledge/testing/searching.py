@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from lorebind_knowledge.testing.store_driver import (
-    FILTERS,
-    SHELF,
+    FILTERED,
     TOLERANCE,
     Driver,
     StoreConformance,
@@ -122,12 +121,13 @@ class SearchingConformance(StoreConformance):
                         missed = check(hits, matrix, query, k)
                     assert not missed or not to.store.is_exact
 
-    async def test_filters(self, to: Driver) -> None:
+    @pytest.mark.parametrize(("shelf", "filters"), FILTERED, ids=["values", "ranges"])
+    async def test_filters(self, to: Driver, shelf: Any, filters: Any) -> None:
         """Nothing that passes a filter is missing; other vectors may be included."""
-        numbers = range(1, len(SHELF) + 1)
-        await to.add(numbers, vectors(len(SHELF)), metadata=list(SHELF.values()))
-        for where, expected in FILTERS:
-            passing = [n for n, name in zip(numbers, SHELF, strict=True) if name in expected]
+        numbers = range(1, len(shelf) + 1)
+        await to.add(numbers, vectors(len(shelf)), metadata=list(shelf.values()))
+        for where, expected in filters:
+            passing = [n for n, name in zip(numbers, shelf, strict=True) if name in expected]
             hits = await to.hits(where=where)
             assert set(passing) <= set(hits) <= set(numbers), where
 

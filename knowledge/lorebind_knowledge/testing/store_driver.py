@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from lorebind_config.filters import resolved
 from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Partition
@@ -100,6 +102,51 @@ FILTERS: list[tuple[dict[str, Any], str]] = [
     ({"lang": {"$in": ["en", "xx"]}}, "acg"),
 ]
 """Metadata filters, each with the ids of the passages that pass it."""
+CALENDAR: dict[str, dict[str, Any]] = {
+    "a": {"on": "2026-01-31", "price": 2.5},
+    "b": {"on": "2026-01-31T23:59:59Z", "price": 2.5000001},
+    "c": {"on": "2026-02-01T00:00:00Z", "price": -0.0},
+    "d": {"on": "2019-12-31", "price": -(10**400)},
+    "e": {"on": "9999-12-31", "price": 2**53 + 1},
+    "f": {"on": "soon", "price": "2.5"},
+    "g": {"on": ["2026-02-01", "x"], "price": -1e-300},
+    "h": {"on": 20260201, "price": 1e300},
+    "i": {"on": "2026-02-01", "price": True},
+    "j": {"price": [2.5]},
+}
+"""Metadata with dates and numbers, by the ids of passages."""
+RANGES: list[tuple[dict[str, Any], str]] = [
+    ({"on": {"$gte": "2026-01-31"}}, "abcei"),
+    ({"on": {"$gt": "2026-01-31"}}, "cei"),
+    ({"on": {"$lt": "2026-01-31"}}, "d"),
+    ({"on": {"$lte": "2026-01-31"}}, "abd"),
+    ({"on": {"$gte": datetime.date(2026, 1, 1), "$lte": datetime.date(2026, 1, 31)}}, "ab"),
+    ({"on": {"$lt": "2026-02-01T00:00:00Z"}}, "abd"),
+    ({"on": {"$gte": "2026-02-01 01:00+01:00"}}, "cei"),
+    ({"on": {"$gt": "2026-02-01T00:00Z"}}, "e"),
+    ({"on": {"$lte": "2026-01-31T23:59:59.9Z"}}, "abd"),
+    ({"on": "2026-02-01"}, "gi"),
+    ({"on": "2026-02-01T01:00:00+01:00"}, "c"),
+    ({"on": ["2026-02-01T01:00:00+01:00", datetime.date(2026, 2, 1)]}, "cgi"),
+    ({"on": {"$ne": "2026-02-01 00:00"}}, "abdefghij"),
+    ({"$not": {"on": {"$gte": "2020-01-01"}}}, "dfghj"),
+    ({"on": {"$gte": "2026"}}, "abcefi"),
+    ({"on": {"$lt": "3"}}, "abcdi"),
+    ({"on": {"$newer_than": "1h"}}, "e"),
+    ({"on": {"$older_than": "999999y"}}, ""),
+    ({"on": {"$older_than": "1h", "$lt": "2020-01-01"}}, "d"),
+    ({"on": {"$newer_than": "99y", "$gte": "9999-01-01"}}, "e"),
+    ({"price": {"$gte": 2.5}}, "abeh"),
+    ({"price": {"$gt": 2.5}}, "beh"),
+    ({"price": {"$lte": 0}}, "cdg"),
+    ({"price": {"$lt": 0}}, "dg"),
+    ({"price": {"$gte": 2**53 + 1}}, "eh"),
+    ({"price": {"$lt": -(10**399)}}, "d"),
+    ({"price": {"$lt": 2.5, "$gt": -1}}, "cg"),
+    ({"price": {"$gte": "2"}}, "f"),
+]
+"""Filters by dates and numbers, each with the ids of the passages that pass it."""
+FILTERED = [(SHELF, FILTERS), (CALENDAR, RANGES)]
 
 
 def space(dimension: int = DIMENSION, *, number: int = 1, **names: Any) -> Partition:
@@ -158,7 +205,8 @@ class Driver:
         where: Mapping[str, Any] | None = None,
         allowed_ids: Collection[int] | None = None,
     ) -> SearchHits:
-        return await call(self.store.nearest, self.space, query, k, where or {}, allowed_ids)
+        plain = resolved(where or {})
+        return await call(self.store.nearest, self.space, query, k, plain, allowed_ids)
 
     async def hits(
         self,

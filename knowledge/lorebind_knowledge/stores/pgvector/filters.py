@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lorebind_config.filters import compile_filter, operators_of
+from lorebind_config.dates import DATE, is_date
+from lorebind_config.filters import operators_of, resolved
 from lorebind_knowledge.database.postgres_address import escaped
 
 _ORDERINGS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
@@ -39,9 +40,8 @@ def sql_filter(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     Raises:
         UsageError: the filter is malformed.
     """
-    compile_filter(where)
     values: dict[str, Any] = {}
-    return _all(where, values), values
+    return _all(resolved(where), values), values
 
 
 def _all(where: Mapping[str, Any], values: dict[str, Any]) -> str:
@@ -101,6 +101,8 @@ def _compares(name: str, sign: str, operand: Any, values: dict[str, Any]) -> str
         kind, stored = "number", f"(fields ->> {key})::numeric"
         limit = f"{_value(str(_comparable(operand)), values)}::numeric"
     test = f"{stored} {sign} {limit}"
+    if is_date(operand):
+        test = f"({test} and {stored} ~ '^{DATE}$')"
     return f"case jsonb_typeof(fields -> {key}) when '{kind}' then {test} else false end"
 
 

@@ -3,9 +3,9 @@
 Qdrant's own conditions do not distinguish a missing field from an empty list, compare texts only
 for equality, and cannot name every field. A hosted server also refuses to filter by fields without
 an index. Each point therefore has `facts`, in one indexed field: a short hash for every field of
-its metadata, and one for every value that a field equals. Equality, membership and existence are
-then exact, for any name and type of value. `$gt` and similar operators only check that the field
-exists.
+its metadata, one for every value that a field equals, and some for the order of numbers and dates,
+see `ranges`. Equality, membership and existence are then exact, for any name and type of value.
+`$gt` and similar operators may include values near the limit, and every other text for a text.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from lorebind_config.filters import operators_of
 from lorebind_config.namespace import digest
+from lorebind_knowledge.stores.qdrant import ranges
 from lorebind_knowledge.stores.qdrant.local_mode import qdrant
 
 FACTS = "facts"
@@ -31,6 +32,7 @@ def facts(metadata: Mapping[str, Any]) -> list[str]:
         for item in value if isinstance(value, list | tuple) else [value]:
             if item is None or isinstance(item, str | int | float):
                 hashes.add(_equality(name, item))
+        hashes.update(_place(name, prefix) for prefix in ranges.prefixes(value))
     return sorted(hashes)
 
 
@@ -38,7 +40,7 @@ def narrow(where: Mapping[str, Any], *, negated: bool = False) -> Any:
     """Return a condition that holds for all metadata that passes a filter; None if for any.
 
     Args:
-        where: a well-formed filter.
+        where: a filter that `resolved` has returned.
         negated: whether to negate the filter. Each condition is negated separately, so that
             conditions that are only necessary never exclude too much.
     """
@@ -66,7 +68,9 @@ def _operator(name: str, key: str, operand: Any, negated: bool) -> Any:
         case "$exists":
             return has_fact([_existence(name)], negated=negated == operand)
         case _:
-            return None if negated else has_fact([_existence(name)])
+            if negated:
+                return None
+            return has_fact(_place(name, prefix) for prefix in ranges.alternatives(key, operand))
 
 
 def _joined(parts: list[Any], *, every: bool) -> Any:
@@ -89,6 +93,10 @@ def has_fact(alternatives: Iterable[str], *, negated: bool = False) -> Any:
 
 def _existence(name: str) -> str:
     return digest("exists", name)[:_FACT_LENGTH]
+
+
+def _place(name: str, prefix: str) -> str:
+    return digest("place", name, prefix)[:_FACT_LENGTH]
 
 
 def _equality(name: str, value: Any) -> str:
