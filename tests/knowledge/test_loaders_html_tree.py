@@ -43,7 +43,7 @@ def test_what_is_read(markup: str, elements: str) -> None:
 @pytest.mark.parametrize("written", ["class='a&amp;b' ID=c title=x", 'class="a&#38;b"id=c id=d'])
 def test_attributes(written: str) -> None:
     """Attributes that decide what is read are kept, decoded, the first of each name."""
-    body, _ = read_tree(f"<p {written} hidden=until-found>", "page")
+    body, *_ = read_tree(f"<p {written} hidden=until-found>", "page")
     (element,) = body.elements()
     assert element.attributes == {"class": "a&b", "id": "c", "hidden": "until-found"}
 
@@ -67,7 +67,7 @@ def test_title(markup: str, title: str) -> None:
 def test_references_that_are_shorter_than_their_characters(reference: str, characters: str) -> None:
     """Any number of them is decoded; the parser alone would write beyond its buffer."""
     number = 100_000
-    body, _ = read_tree(f"<p class='{reference * number}'>{reference * number}", "page")
+    body, *_ = read_tree(f"<p class='{reference * number}'>{reference * number}", "page")
     (element,) = body.elements()
     assert element.children == [characters * number]
     assert element.attributes["class"] == characters * number
@@ -76,7 +76,7 @@ def test_references_that_are_shorter_than_their_characters(reference: str, chara
 def test_depth() -> None:
     """Elements below the maximum depth are merged into their parent, except those not read."""
     deep = "<div>" * html_tree._DEEPEST + "a<p>b<span hidden>c</span><b>d</b></p>e"
-    body, _ = read_tree(deep, "page")
+    body, *_ = read_tree(deep, "page")
     *_, last = body.elements()
     assert (last.tag, last.children, last.letters) == ("div", ["a", "b", "d", "e"], 4)
     assert body.letters == 4

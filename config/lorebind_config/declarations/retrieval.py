@@ -20,7 +20,7 @@ from lorebind_config.declarations.base import (
 )
 from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.rendering import Render
-from lorebind_config.declarations.values import JsonMap
+from lorebind_config.declarations.values import DATES_AS_TEXT, JsonMap
 from lorebind_config.errors import UsageError
 from lorebind_config.filters import compile_filter
 
@@ -47,7 +47,7 @@ def _well_formed(where: dict[str, Any]) -> dict[str, Any]:
     return where
 
 
-Filters = Annotated[JsonMap, AfterValidator(_well_formed)]
+Filters = Annotated[JsonMap, DATES_AS_TEXT, AfterValidator(_well_formed)]
 """A filter on the metadata of passages, see `lorebind_config.filters`."""
 
 NOTHING_FOUND = "Nothing was found for this question. Say so, and do not answer from memory."

@@ -72,6 +72,12 @@ def _without_reserved(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
+DocumentField: TypeAlias = Literal["title", "author", "created", "modified", "language"]
+"""Metadata that many formats have, under names of their own."""
+ValueType: TypeAlias = Literal["string", "number", "boolean", "date", "list"]
+"""The type of a value in metadata."""
+
+
 class SourceMetadata(Settings):
     """Metadata that a source adds to the passages of its documents."""
 
@@ -85,6 +91,18 @@ class SourceMetadata(Settings):
         description="A pattern that reads values from the uri of a document, which for a file is "
         "its path relative to the project folder: `docs/{team}/{year}/*.md`. Whole numbers and "
         "true and false get their type; all others are text.",
+    )
+    from_document: list[DocumentField] = Field(
+        default_factory=list,
+        description="What to read from the documents themselves: their front matter, properties of "
+        "PDF and Office, `meta` of HTML, headers of mail. Without its own, `modified` is the time "
+        "of the file or the `Last-Modified` of the URL, and `language` the detected one.",
+    )
+    types: Annotated[dict[str, ValueType], AfterValidator(_without_reserved)] = Field(
+        default_factory=dict,
+        description="The types of values, by their key. A value that cannot be converted is "
+        "omitted, and the report says so. Values of other keys keep their type; a text in the form "
+        "of a date is a date.",
     )
 
 

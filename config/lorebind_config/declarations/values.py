@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import bracex
-from pydantic import AfterValidator, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo, WithJsonSchema
 
+from lorebind_config.dates import date_text
 from lorebind_config.declarations.base import Fault, Matching, Path, RefusedError, leaves, refused
 from lorebind_config.redaction import SECRET_NAMES, is_secret_name
 
@@ -84,6 +86,23 @@ def _config(value: dict[str, Any]) -> dict[str, Any]:
         raise RefusedError(faults)
     return value
 
+
+def _dates_as_text(value: Any) -> Any:
+    """Return a value in which dates, which YAML reads without quotes, are texts in UTC."""
+    match value:
+        case dict():
+            return {key: _dates_as_text(item) for key, item in value.items()}
+        case list():
+            return [_dates_as_text(item) for item in value]
+        case datetime.date():
+            try:
+                return date_text(value)
+            except OverflowError:  # refused later, as a value that is not JSON
+                return value
+    return value
+
+
+DATES_AS_TEXT = BeforeValidator(_dates_as_text)
 
 _FLAT = ["string", "number", "boolean", "null"]
 
@@ -199,6 +218,7 @@ TextMap = Annotated[
 """A mapping of texts. Keys such as `api_key` accept templates only."""
 MetadataMap = Annotated[
     dict[str, Any],
+    DATES_AS_TEXT,
     AfterValidator(_metadata),
     WithJsonSchema(
         {
@@ -207,7 +227,7 @@ MetadataMap = Annotated[
         }
     ),
 ]
-"""A mapping of strings, numbers and booleans, or lists of these."""
+"""A mapping of strings, numbers, booleans and dates, or lists of these. Dates become strings."""
 GlobPattern = Annotated[str, AfterValidator(_bounded)]
 """A glob pattern for any kind of names."""
 FilePattern = Annotated[

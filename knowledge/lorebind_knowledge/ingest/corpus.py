@@ -11,6 +11,7 @@ from lorebind_config.errors import SourceError
 from lorebind_config.languages import AUTO
 from lorebind_config.namespace import ADDED_SCHEME
 from lorebind_knowledge.ingest.enumeration import Enumeration
+from lorebind_knowledge.ingest.metadata import Omissions
 from lorebind_knowledge.ingest.report import Skipped, SourceReport, Unlisted, skipped_summary
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.process.readers import Loading
@@ -56,6 +57,13 @@ class Corpus:
     """Whether chunks can be larger than those of the default size."""
     token_price: float | None = None
     """The price of embedding a million tokens, if it is known."""
+    omissions: Omissions = field(default_factory=Omissions)
+    """Collects the metadata that is omitted."""
+
+    @property
+    def notices(self) -> list[str]:
+        """The notices about the documents that were chunked."""
+        return [*self.chunker.notices, *self.omissions.notices]
 
     def settings_of(self, source: str) -> SourceBase:
         """Return the settings of a source by its key: the defaults for added documents."""

@@ -212,7 +212,7 @@ class _Run:
         if self._corpus.large_chunks:
             self._report.note_truncated()
         planned = self._planned.notices if self._planned else []
-        self._report.notices += dict.fromkeys([*planned, *self._corpus.chunker.notices])
+        self._report.notices += dict.fromkeys([*planned, *self._corpus.notices])
         await self._finalise([] if self._partial else await call(enumeration.vanished))
 
     def _refuse_mass_delete(self, enumeration: Enumeration, active: IndexEntry) -> None:

@@ -62,7 +62,7 @@ async def plan(corpus: Corpus, *, strategy: str = "upsert") -> IngestPlan:
             async for group in groups:
                 for document in group:
                     await call(_account, kb, index, document, result, to_embed)
-        result.read.notices += () if corpus.chunker.estimates else corpus.chunker.notices
+        result.read.notices += () if corpus.chunker.estimates else corpus.notices
         for _, chunks in enumeration.vanished():
             result.documents["removed"] += 1
             result.chunks["removed"] += chunks

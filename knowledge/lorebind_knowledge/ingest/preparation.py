@@ -16,8 +16,9 @@ from lorebind_config.errors import DocumentLimitError, MissingDependencyError, S
 from lorebind_config.languages import AUTO
 from lorebind_config.namespace import chunk_id, digest
 from lorebind_knowledge.events import kind_of
+from lorebind_knowledge.ingest.metadata import metadata_of, reads_language, signed_metadata
 from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
-from lorebind_knowledge.loaders.base import parts_in_words, ranges, suffix_of
+from lorebind_knowledge.loaders.base import declared_title, parts_in_words, ranges, suffix_of
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import (
     begin_load,
@@ -268,7 +269,7 @@ class _Preparer:
             raise SourceError(
                 f"{uri}: its source returned {type(content).__name__}, expected Content"
             )
-        metadata = json.dumps(dict(content.metadata), sort_keys=True) if content.metadata else "{}"
+        metadata = signed_metadata(content)
         signature = digest(content.data, content.media_type, metadata, self._recipe(uri, content))
         if entry and self._is_accepted(entry, source) and entry.signature == signature:
             return self._unchanged(source, entry, content.version, self._recipe(uri))
@@ -286,7 +287,8 @@ class _Preparer:
         if loaded is None:
             begin, extractor = self._readers.begin, corpus.html_extractor
             loaded = begin_load(content.data, uri, content.media_type, begin, extractor)
-        reading = _Reading(document, uri, signature, content.metadata, content.version, loaded)
+        about = replace(content, data=b"")
+        reading = _Reading(document, uri, signature, about, loaded)
         return reading if isinstance(loaded, Future) else self._finish(reading)
 
     def _finish(self, begun: PreparedDocument | _Reading) -> PreparedDocument:
@@ -310,13 +312,19 @@ class _Preparer:
             from lorebind_knowledge.loaders.html.removal import without_html  # few remove it
 
             document = without_html(document)
-        title = begun.metadata.get("title")
-        if isinstance(title, str) and title.strip():  # prefer the source's title to the document's
-            document = replace(document, title=title.strip())
-        chunks = list(_chunks(corpus, begun.uri, document, begun.metadata))
+        title = declared_title(begun.content.metadata.get("title"))
+        if title:  # prefer the source's title to the document's
+            document = replace(document, title=title)
+        metadata, notice = metadata_of(document, begun.content, corpus.metadata)
+        if notice:
+            corpus.omissions.add(begun.uri, notice)
+        chunks = list(_chunks(corpus, begun.uri, document, metadata))
         language = corpus.language
         if language == AUTO:
             language = detect_language("\n".join(chunk.text for chunk in chunks))
+        if reads_language(begun.content) and "language" not in metadata:
+            about = {"language": language}
+            chunks = [chunk._replace(metadata={**about, **chunk.metadata}) for chunk in chunks]
         prepared = PreparedDocument(
             begun.uri,
             begun.document.source,
@@ -325,7 +333,7 @@ class _Preparer:
             language=language,
             signature=begun.signature,
             chunks=chunks,
-            version=begun.version,
+            version=begun.content.version,
             recipe=self._recipe(begun.uri),
             textless_parts=document.textless_parts,
             reports_textless=self._on_textless(begun.document.source) != "ignore",
@@ -386,8 +394,8 @@ class _Reading(NamedTuple):
     document: _Document
     uri: str
     signature: str
-    metadata: Mapping[str, Any]
-    version: str
+    content: Content
+    """What the source has returned, without the bytes."""
     loaded: LoadedDocument | Future[LoadedDocument]
 
 
@@ -423,12 +431,10 @@ def chunker_fingerprint(corpus: Corpus) -> str:
 
 
 def _chunks(
-    corpus: Corpus, uri: str, document: LoadedDocument, source_metadata: Mapping[str, Any]
+    corpus: Corpus, uri: str, document: LoadedDocument, metadata_of_all: Mapping[str, Any]
 ) -> Iterator[Chunk]:
     shared = {
-        **document.metadata,
-        **source_metadata,
-        **corpus.metadata,
+        **metadata_of_all,
         "kb_id": corpus.kb.id,
         "uri": uri,
         "title": document.title,

@@ -127,6 +127,8 @@ class LoadedDocument:
     """
     tables: tuple[Table, ...] = ()
     """Ordered by start, none within another; only those that have a header."""
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    """`author`, `created`, `modified` and `language`, as `properties_of` returns them."""
 
     @cached_property
     def textless_pages(self) -> tuple[int, ...]:
@@ -385,7 +387,9 @@ class DocumentBuilder:
         self._blocks.append(block)
         self.at += len(block) + 2
 
-    def document(self, form: str, title: str = "") -> LoadedDocument:
+    def document(
+        self, form: str, title: str = "", properties: Mapping[str, Any] | None = None
+    ) -> LoadedDocument:
         """Return the document; without a title, the first heading or the file name is the title.
 
         Raises:
@@ -396,5 +400,12 @@ class DocumentBuilder:
         headings, anchors = tuple(self.headings), tuple(self.anchors)
         tables, omitted = tuple(self.tables), dict(self.omitted)
         return LoadedDocument(
-            text, title, headings, format=form, anchors=anchors, omitted=omitted, tables=tables
+            text,
+            title,
+            headings,
+            format=form,
+            anchors=anchors,
+            omitted=omitted,
+            tables=tables,
+            properties=properties or {},
         )

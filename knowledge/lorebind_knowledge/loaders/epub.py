@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
+from itertools import islice
+from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
 from zipfile import ZipFile
@@ -21,8 +23,10 @@ from lorebind_knowledge.loaders.base import (
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.html.page import load_html, meta_charset, xml_as_html
 from lorebind_knowledge.loaders.office.packages import reading_package
+from lorebind_knowledge.loaders.properties import properties_of
 
 _CONTAINER = "META-INF/container.xml"
+_MOST_AUTHORS = 50
 _ENCRYPTION = "META-INF/encryption.xml"
 _PICTURE = re.compile(r"(?i)<(?:svg:)?(?:img|image)\b")
 _PAGES = ("application/xhtml+xml", "text/html")
@@ -40,7 +44,7 @@ def load_epub(data: bytes, uri: str) -> LoadedDocument:
     builder = DocumentBuilder(uri)
     headings, anchors = builder.headings, builder.anchors
     with reading_package(data, uri, "EPUB") as archive:
-        title, parts = _spine(archive, uri)
+        title, parts, properties = _spine(archive, uri)
         title = title or title_of(uri)
         for number, part in enumerate(parts, 1):
             source = _page(archive, part, uri)
@@ -66,7 +70,7 @@ def load_epub(data: bytes, uri: str) -> LoadedDocument:
             room = MOST_TABLES - len(builder.tables)
             builder.tables += (table.moved(builder.at) for table in page.tables[:room])
             builder.add(page.text)
-    return builder.document("epub", title)
+    return builder.document("epub", title, properties)
 
 
 def _chapter(start: int, title: str) -> Anchor:
@@ -74,8 +78,8 @@ def _chapter(start: int, title: str) -> Anchor:
     return Anchor(start, "chapter", f'"{quoted}"')
 
 
-def _spine(archive: ZipFile, uri: str) -> tuple[str, list[str]]:
-    """Return the book's title, and the names of its pages in reading order."""
+def _spine(archive: ZipFile, uri: str) -> tuple[str, list[str], dict[str, Any]]:
+    """Return the book's title, the names of its pages in reading order, and its properties."""
     root = _xml(archive, _CONTAINER).find(".//{*}rootfile")
     package = root.get("full-path", "") if root is not None else ""
     book = _xml(archive, package)
@@ -94,7 +98,25 @@ def _spine(archive: ZipFile, uri: str) -> tuple[str, list[str]]:
         references = _xml(archive, _ENCRYPTION).iterfind(".//{*}CipherReference")
         if not {unquote(reference.get("URI", "")) for reference in references}.isdisjoint(parts):
             raise SourceError(f"{uri}: is encrypted; only its seller's programs can read it")
-    return as_title(book.findtext(".//{*}metadata/{*}title") or ""), parts
+    title = as_title(book.findtext(".//{*}metadata/{*}title") or "")
+    return title, parts, _properties(book)
+
+
+def _properties(book: ElementTree.Element) -> dict[str, Any]:
+    about = book.find("{*}metadata")
+    if about is None:
+        return {}
+    changed = (
+        meta.text
+        for meta in about.iterfind("{*}meta")
+        if meta.get("property") == "dcterms:modified"
+    )
+    return properties_of(
+        [creator.text for creator in islice(about.iterfind("{*}creator"), _MOST_AUTHORS)],
+        about.findtext("{*}date"),
+        next(changed, None),
+        about.findtext("{*}language"),
+    )
 
 
 def _xml(archive: ZipFile, name: str) -> ElementTree.Element:

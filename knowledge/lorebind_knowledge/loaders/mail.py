@@ -19,11 +19,13 @@ from lorebind_knowledge.loaders.base import (
 )
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.html.page import load_html
-from lorebind_knowledge.loaders.markdown import LONGEST_VALUE, flat_values
+from lorebind_knowledge.loaders.markdown import flat_values
+from lorebind_knowledge.loaders.properties import as_date, properties_of
 
 _HEADERS = ("From", "To", "Date")
 _LONGEST_HEADER = 4000
 """Number of characters of a header that are read: Python parses longer ones in quadratic time."""
+_LONGEST_VALUE = 2_000
 _TEXTS = ("text/plain", "text/html")
 _MOST_LEVELS = 5
 """Maximum nesting of attached mails; of deeper ones only the names are written."""
@@ -52,19 +54,22 @@ def load_mail(data: bytes, uri: str) -> LoadedDocument:
         if not any(headers.values()) and not title:
             raise SourceError(f"{uri}: is not a mail: it has none of From, To, Date and Subject")
         text = joined(filter(None, _blocks(mail, _HEADERS, uri, 1)), uri, separator="\n\n")
+        language = _header(mail, "Content-Language")
         if date := mail["date"]:
-            headers["Date"] = date.datetime.isoformat() if date.datetime else str(date)
+            headers["Date"] = as_date(date.datetime) or str(date)
     except (SourceError, MemoryError):
         raise
     except Exception as error:  # hostile headers can make the parser raise anything
         raise SourceError(f"{uri}: a broken mail: {type(error).__name__}: {error}") from error
     metadata = {
-        name.lower(): value if len(value) <= LONGEST_VALUE else f"{value[: LONGEST_VALUE - 1]}…"
+        name.lower(): value if len(value) <= _LONGEST_VALUE else f"{value[: _LONGEST_VALUE - 1]}…"
         for name, value in headers.items()
         if value
     }
     title = as_title(title) or title_of(uri)
-    return LoadedDocument(text, title, metadata=flat_values(metadata), format="mail")
+    flat = flat_values(metadata)
+    properties = properties_of(flat.get("from"), flat.get("date"), language=language)
+    return LoadedDocument(text, title, metadata=flat, format="mail", properties=properties)
 
 
 def _header(mail: MIMEPart, name: str) -> str:

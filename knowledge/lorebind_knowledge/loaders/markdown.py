@@ -22,6 +22,7 @@ from lorebind_knowledge.loaders.base import (
     title_of,
     well_formed,
 )
+from lorebind_knowledge.loaders.properties import as_date
 from lorebind_knowledge.records import Span
 from lorebind_knowledge.text.markdown import LINE, TABLE_DASHES, outside_fences
 
@@ -34,10 +35,6 @@ _BLOCK = re.compile(
 )
 
 _SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*+(?::[0-5]?[0-9])++(?:\.[0-9_]*+)?\Z")
-
-LONGEST_VALUE = 2_000
-_MOST_ENTRIES = 200
-"""Maximum length of a list; metadata is repeated with each passage."""
 
 _RESERVED = {"title", "encoding", *Span.__slots__}
 """Names that passages' metadata uses for what a loader found."""
@@ -75,18 +72,18 @@ def read_front_matter(text: str) -> tuple[dict[Any, Any], int]:
 
 
 def flat_values(values: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the values that are scalars or lists of scalars, as JSON values; dates in ISO 8601.
+    """Return the values that are scalars or lists of scalars, as JSON values; dates in UTC.
 
-    Omits nested values, strings over 2,000 characters, lists over 200 entries, numbers that JSON
-    does not have, and names that the metadata of passages uses for something else.
+    Omits nested values, empty lists, numbers that JSON does not have, and names that the metadata
+    of passages uses for something else.
     """
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        if not isinstance(name, str) or name in _RESERVED or len(name) > LONGEST_VALUE:
+        if not isinstance(name, str) or name in _RESERVED:
             continue
         if isinstance(value, list):
-            scalars = [_scalar(entry) for entry in value[: _MOST_ENTRIES + 1]]
-            if None not in scalars and 0 < len(scalars) <= _MOST_ENTRIES:
+            scalars = [_scalar(entry) for entry in value]
+            if scalars and None not in scalars:
                 flat[well_formed(name)] = scalars
         elif (scalar := _scalar(value)) is not None:
             flat[well_formed(name)] = scalar
@@ -95,14 +92,14 @@ def flat_values(values: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _scalar(value: object) -> str | int | float | None:
     match value:
-        case str() if len(value) <= LONGEST_VALUE:
+        case str():
             return well_formed(value)
         case int() if -(2**63) <= value < 2**63:  # includes bool
             return value
         case float() if math.isfinite(value):
             return value
         case datetime.date():  # includes datetime
-            return value.isoformat()
+            return as_date(value) or None
     return None
 
 

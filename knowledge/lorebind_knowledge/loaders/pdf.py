@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import threading
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from lorebind_knowledge.loaders.base import (
     title_of,
     well_formed,
 )
+from lorebind_knowledge.loaders.properties import properties_of
 
 MAX_PAGES = 5_000
 _MAX_BOOKMARKS = 10_000
@@ -29,6 +31,9 @@ _PDFIUM = threading.Lock()
 
 _PASSWORD, _SECURITY = 4, 5
 """FPDF_ERR_PASSWORD and FPDF_ERR_SECURITY of fpdfview.h."""
+
+_LONGEST_LANGUAGE = 200
+"""In bytes, in UTF-16."""
 
 _BETWEEN_PAGES = "\n\n"
 _BROKEN_WORD = re.compile("[\ufffe\x02]\r?\n?")
@@ -56,6 +61,7 @@ def load_pdf(data: bytes, uri: str) -> LoadedDocument:
                 pages = _pages(pdf, uri)
                 title = _title(pdf.get_metadata_value("Title")) or title_of(uri)
                 bookmarks = list(_bookmarks(pdf))
+                properties = _properties(pdf)
         except pdfium.PdfiumError as error:
             code = getattr(error, "err_code", None)
             if code in (_PASSWORD, _SECURITY):
@@ -66,7 +72,9 @@ def load_pdf(data: bytes, uri: str) -> LoadedDocument:
     starts = tuple(accumulate(lengths, initial=0))
     headings = tuple(_headings(text, starts, bookmarks))
     anchors = tuple(Anchor(start, "page", number) for number, start in enumerate(starts, 1))
-    return LoadedDocument(text, title, headings, format="pdf", anchors=anchors)
+    return LoadedDocument(
+        text, title, headings, format="pdf", anchors=anchors, properties=properties
+    )
 
 
 def _pages(pdf: Any, uri: str) -> list[str]:
@@ -95,6 +103,22 @@ def _title(written: str) -> str:
     """Return the title from the document's metadata; empty if it is a program's default."""
     title = well_formed(" ".join(_APPLICATION.sub("", written.strip()).split()))
     return "" if len(title) > 300 or _NO_TITLE.fullmatch(title) else title
+
+
+def _properties(pdf: Any) -> dict[str, Any]:
+    author, created, modified = map(pdf.get_metadata_value, ("Author", "CreationDate", "ModDate"))
+    return properties_of(author, created, modified, _language(pdf))
+
+
+def _language(pdf: Any) -> str:
+    from pypdfium2 import raw
+
+    size = raw.FPDFCatalog_GetLanguage(pdf, None, 0)
+    if not 0 < size <= _LONGEST_LANGUAGE:
+        return ""
+    buffer = ctypes.create_string_buffer(size)
+    raw.FPDFCatalog_GetLanguage(pdf, buffer, size)
+    return buffer.raw.decode("utf-16-le", "replace").rstrip("\0")
 
 
 def _bookmarks(pdf: Any) -> Iterator[tuple[int, str, int]]:

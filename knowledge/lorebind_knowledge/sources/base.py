@@ -15,7 +15,7 @@ from lorebind_config.redaction import HIDDEN, is_secret_path
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.base import Path
-    from lorebind_config.declarations.sources import SourceBase
+    from lorebind_config.declarations.sources import SourceBase, SourceMetadata
 
 _UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
@@ -114,6 +114,10 @@ class Content:
     """
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Metadata that the source has for the document, added to the metadata of its passages."""
+    modified: str = ""
+    """When the document was changed, as `lorebind_config.dates` stores it; empty if unknown."""
+    declared: SourceMetadata | None = None
+    """The `metadata` of the source, which says what to read from the document."""
 
 
 def plain_metadata(metadata: Mapping[Any, Any]) -> dict[str, Any]:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from lorebind_config.dates import date_of, parsed_date
 from lorebind_config.declarations.base import OUTSIDE
 from lorebind_config.declarations.sources import SourceBase
 from lorebind_config.declarations.values import ConfigMap, GlobPattern
@@ -125,7 +127,7 @@ class RemoteBucket:
             name = path.lstrip("/").removeprefix(below)
             if name and not name.endswith("/") and not marker:
                 uri = f"{self.address}/{name}"
-                as_listed = (info["size"], _version_of(info))
+                as_listed = (info["size"], _version_of(info), _modified_of(info))
                 read = partial(self._read, path, uri, as_listed, outage)
                 peek = partial(self._peek, path, uri, info["size"], outage)
                 yield SourceItem(name, read, peek=peek)
@@ -157,9 +159,9 @@ class RemoteBucket:
         return objects
 
     def _read(
-        self, path: str, uri: str, as_listed: tuple[int, str], outage: _Outage, version: str
+        self, path: str, uri: str, as_listed: tuple[int, str, str], outage: _Outage, version: str
     ) -> Content | None:
-        size, listed = as_listed
+        size, listed, modified = as_listed
         if listed and listed == version:
             return None
         if size > self._max_bytes:
@@ -171,7 +173,9 @@ class RemoteBucket:
             # time.
             info = self._files().info(path, **self._seconds_to_read()) if listed else {}
         outage.failures = 0
-        return Content(data, version=listed if listed == _version_of(info) else "")
+        modified = _modified_of(info) or modified
+        version = listed if listed == _version_of(info) else ""
+        return Content(data, version=version, modified=modified)
 
     def _peek(self, path: str, uri: str, there: int, outage: _Outage, size: int | None) -> bytes:
         if not there or (size is None and there > self._max_bytes):
@@ -240,6 +244,17 @@ class _Outage:
 def _version_of(info: Mapping[str, Any]) -> str:
     """Return a value that identifies an object's version; empty if there is none."""
     return str(info.get("generation") or info.get("ETag") or info.get("etag") or "")
+
+
+def _modified_of(info: Mapping[str, Any]) -> str:
+    """Return when an object was changed, as `lorebind_config.dates` stores it; empty if unknown."""
+    keys = ("LastModified", "last_modified", "updated", "mtime")  # of S3, Azure, GCS and files
+    value = next((info[key] for key in keys if info.get(key)), None)
+    if isinstance(value, datetime):
+        value = value.timestamp()
+    if isinstance(value, int | float):
+        return date_of(value)
+    return (parsed_date(value) or "") if isinstance(value, str) else ""
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -75,9 +75,11 @@ class DescribedSource:
     def _described(self, content: Content | None, uri: str) -> Content | None:
         if content is None:
             return None
-        metadata = {**self._declared.static, **self._fields(uri), **content.metadata}
+        declared = self._declared
+        metadata = {**declared.static, **self._fields(uri), **content.metadata}
         version = f"{content.version}{self._suffix}" if content.version else ""
-        return replace(content, metadata=metadata, version=version)
+        reads = declared if declared.from_document or declared.types else None
+        return replace(content, metadata=metadata, version=version, declared=reads)
 
 
 def _reader_of(pattern: str | None) -> Callable[[str], Mapping[str, Any]]:

@@ -74,14 +74,16 @@ def load_html(text: str, uri: str) -> LoadedDocument:
     Raises:
         SourceError: the page has too many elements.
     """
-    body, title = read_tree(text, uri)
+    body, title, properties = read_tree(text, uri)
     writer = TextWriter(uri)
     for part in content_of(body):
         writer.write(part)
     content = writer.text
     headings, tables = tuple(writer.headings), tuple(writer.tables)
     title = _title(title, headings, uri)
-    return LoadedDocument(content, title, headings, format="html", tables=tables)
+    return LoadedDocument(
+        content, title, headings, format="html", tables=tables, properties=properties
+    )
 
 
 def _title(written: str, headings: tuple[Heading, ...], uri: str) -> str:
@@ -109,7 +111,7 @@ def load_with_trafilatura(data: bytes, uri: str) -> LoadedDocument:
     """
     page, metadata = decode_page(data, uri)
     document = load_html(page, uri)
-    article, _ = read_tree(_article(page, uri), uri)
+    article, *_ = read_tree(_article(page, uri), uri)
     writer = TextWriter(uri)
     writer.write(article)
     if text := writer.text:

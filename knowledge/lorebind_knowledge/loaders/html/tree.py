@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import words
+from lorebind_knowledge.loaders.html.properties import page_properties
 
 MAX_ELEMENTS = 500_000
 """Maximum per page. Each takes a few hundred bytes; long pages have a tenth of this."""
@@ -65,8 +67,8 @@ class Element:
         return [child for child in reversed(self.children) if isinstance(child, Element)]
 
 
-def read_tree(markup: str, uri: str) -> tuple[Element, str]:
-    """Return the body, without hidden elements and those that are not text, and the page's title.
+def read_tree(markup: str, uri: str) -> tuple[Element, str, dict[str, Any]]:
+    """Return the body, without hidden elements and those that are not text, title and properties.
 
     A hostile page can make the parser use much time and memory; see `readers`.
 
@@ -80,7 +82,8 @@ def read_tree(markup: str, uri: str) -> tuple[Element, str]:
     body = Element("body", _NONE)
     if page.body is not None:  # it is None if the page consists of frames
         _fill(body, page.body, uri)
-    return body, " ".join(title.text().split()) if title is not None else ""
+    named = " ".join(title.text().split()) if title is not None else ""
+    return body, named, page_properties(page)
 
 
 def _fill(body: Element, node: LexborNode, uri: str) -> None:

@@ -14,7 +14,7 @@ from lorebind_knowledge.loaders.base import (
     LoadedDocument,
     well_formed,
 )
-from lorebind_knowledge.loaders.office.packages import reading_package
+from lorebind_knowledge.loaders.office.packages import core_properties, reading_package
 from lorebind_knowledge.loaders.tables import header_rows
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -67,7 +67,8 @@ def load_docx(data: bytes, uri: str) -> LoadedDocument:
         pictures = _outermost(document.element.body, _PICTURES, lambda tag: tag not in _SILENT)
         builder.omitted["image"] = sum(1 for _ in pictures)
         title = well_formed(" ".join(str(document.core_properties.title or "").split()))
-    return builder.document("docx", "" if title == _DEFAULT_TITLE else title)
+        properties = core_properties(document.core_properties)
+    return builder.document("docx", "" if title == _DEFAULT_TITLE else title, properties)
 
 
 class _Block(NamedTuple):

@@ -6,8 +6,10 @@ import contextlib
 import io
 import zipfile
 from collections.abc import Iterator
+from typing import Any
 
 from lorebind_config.errors import SourceError
+from lorebind_knowledge.loaders.properties import properties_of
 
 MAX_UNPACKED_BYTES = 128 * 1024 * 1024
 """Maximum size of all parts: a ZIP archive of a few kilobytes can unpack to gigabytes."""
@@ -54,6 +56,12 @@ def why_unreadable(data: bytes) -> str:
             "the document again, or unpack it"
         )
     return ""
+
+
+def core_properties(core: Any) -> dict[str, Any]:
+    """Return the properties of an Office document, from the object of the library that read it."""
+    author = getattr(core, "author", None) or getattr(core, "creator", None)
+    return properties_of(author, core.created, core.modified, core.language)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from lorebind_knowledge.loaders.base import (
     as_title,
     well_formed,
 )
-from lorebind_knowledge.loaders.office.packages import reading_package
+from lorebind_knowledge.loaders.office.packages import core_properties, reading_package
 from lorebind_knowledge.loaders.tables import header_rows
 
 _DEFAULT_TITLE = "PowerPoint Presentation"
@@ -49,7 +49,8 @@ def load_pptx(data: bytes, uri: str) -> LoadedDocument:
             for text, header in blocks:
                 builder.add(text, header)
         title = as_title(str(presentation.core_properties.title or ""))
-    return builder.document("pptx", "" if title == _DEFAULT_TITLE else title)
+        properties = core_properties(presentation.core_properties)
+    return builder.document("pptx", "" if title == _DEFAULT_TITLE else title, properties)
 
 
 def _slide(slide: Any) -> tuple[str, list[tuple[str, int]]]:

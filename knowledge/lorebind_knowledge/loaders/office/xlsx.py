@@ -21,7 +21,7 @@ from lorebind_knowledge.loaders.base import (
     title_of,
     well_formed,
 )
-from lorebind_knowledge.loaders.office.packages import reading_package
+from lorebind_knowledge.loaders.office.packages import core_properties, reading_package
 from lorebind_knowledge.loaders.tables import records
 
 _NOT_CALCULATED = re.compile(
@@ -63,7 +63,8 @@ def load_xlsx(data: bytes, uri: str) -> LoadedDocument:
             builder.add(f"{name}\n{text}")
         builder.omitted["image"] = sum(name.startswith(_MEDIA) for name in archive.namelist())
         title = as_title(str(book.properties.title or ""))
-    return builder.document("xlsx", title or title_of(uri))
+        properties = core_properties(book.properties)
+    return builder.document("xlsx", title or title_of(uri), properties)
 
 
 def _values(sheet: Any) -> Iterator[Iterable[Any]]:

@@ -96,6 +96,7 @@ def unpacked(about: dict[str, Any], text: bytes) -> LoadedDocument:
         cues=tuple(Cue(*cue) for cue in about["cues"]),
         omitted={str(kind): int(count) for kind, count in about["omitted"].items()},
         tables=tuple(Table(*table) for table in about["tables"]),
+        properties=about["properties"],
     )
 
 
@@ -120,7 +121,7 @@ def _answer(form: str, data: bytes, uri: str, max_memory: int) -> tuple[dict[str
 
 _BESIDE_THE_TEXT = (
     *("title", "headings", "body_start", "metadata", "format", "anchors", "cues", "omitted"),
-    "tables",
+    *("tables", "properties"),
 )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from lorebind_config.dates import date_of
 from lorebind_config.declarations.base import Fault, RefusedError
 from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES, SourceBase, one_of
 from lorebind_config.declarations.values import FilePattern
@@ -304,7 +305,8 @@ class FileSource:
             raise SourceError(f"{name}: changed while it was read; the next ingest tries again")
         settled = max(before.st_mtime_ns, before.st_ctime_ns) + _YOUNG_NS <= began
         is_named = settled and self.verify == "stat"
-        return Content(data, media_type, _version(before, media_type) if is_named else "")
+        version = _version(before, media_type) if is_named else ""
+        return Content(data, media_type, version, modified=date_of(before.st_mtime))
 
 
 def _version(status: os.stat_result, media_type: str) -> str:

@@ -20,10 +20,11 @@ from typing import Any
 
 import httpx
 
+from lorebind_config.dates import date_of
 from lorebind_config.declarations.embedders import RetryConfig
 from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.resilience.failures import Failure, retry_after
+from lorebind_knowledge.resilience.failures import Failure, http_date, retry_after
 from lorebind_knowledge.resilience.retries import Retries
 from lorebind_knowledge.sources.base import Content, public_address
 from lorebind_knowledge.sources.web.addresses import AddressPolicy
@@ -215,7 +216,9 @@ class Fetcher:
         if not body:
             raise SourceError(f"{hop.name}: is empty")
         media_type = headers.get("content-type", "").strip().lower()
-        return Content(body, media_type, version_of(hop.url, headers))
+        changed = http_date(headers.get("last-modified", ""))
+        modified = "" if changed is None else date_of(changed)
+        return Content(body, media_type, version_of(hop.url, headers), modified=modified)
 
 
 def _host(url: httpx.URL) -> str:

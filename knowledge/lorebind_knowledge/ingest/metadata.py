@@ -1,0 +1,199 @@
+"""The metadata of a document's passages: from the document, its source and its knowledge base.
+
+Metadata is repeated with each passage and read by every filter, so it is bounded. Whatever is
+omitted is named in a notice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from lorebind_config.dates import parsed_date
+from lorebind_knowledge.loaders.base import well_formed
+from lorebind_knowledge.loaders.properties import as_date, from_front_matter
+from lorebind_knowledge.records import SPANS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lorebind_knowledge.loaders.base import LoadedDocument
+    from lorebind_knowledge.sources.base import Content
+
+MOST_KEYS = 200
+LONGEST_KEY = 200
+LONGEST_TEXT = 2_000
+LONGEST_LIST = 200
+MOST_CHARACTERS = 20_000
+"""Maximum length of all metadata of a document as JSON."""
+
+_DOCUMENTS = 20
+"""Number of documents whose omitted metadata is named."""
+_NAMED = 5
+"""Number of omitted keys that a notice names."""
+_NEVER = ("kb_id", "uri", "title", "heading", "start", "end", "line_start", "line_end")
+"""Keys that the ingest sets for each passage."""
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")
+_BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
+# Control characters can change what a terminal or a page shows. Tabs and line ends stay.
+_CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(127, 160)), " ")
+
+
+class Omissions:
+    """The metadata that was omitted, by document."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+        self._more = 0
+
+    def add(self, uri: str, notice: str) -> None:
+        if len(self._first) < _DOCUMENTS:
+            self._first[uri] = notice
+        else:
+            self._more += 1
+
+    @property
+    def notices(self) -> list[str]:
+        notices = [f"the metadata of {uri} {notice}" for uri, notice in self._first.items()]
+        more = f"metadata of {self._more:,} more documents is omitted for such reasons"
+        return [*notices, more] if self._more else notices
+
+
+def signed_metadata(content: Content) -> str:
+    """Return what the source contributes to the metadata of a document, as JSON."""
+    if content.declared is None:
+        return json.dumps(dict(content.metadata), sort_keys=True) if content.metadata else "{}"
+    modified = content.modified if "modified" in content.declared.from_document else ""
+    parts = [dict(content.metadata), content.declared.written(), modified]
+    return json.dumps(parts, sort_keys=True)
+
+
+def reads_language(content: Content) -> bool:
+    """Return whether the source declares that its documents have the metadata `language`."""
+    return content.declared is not None and "language" in content.declared.from_document
+
+
+def metadata_of(
+    document: LoadedDocument, content: Content, of_all: Mapping[str, Any]
+) -> tuple[dict[str, Any], str]:
+    """Return the metadata of all passages of a document, and a notice of what is omitted, or "".
+
+    Args:
+        document: the loaded document.
+        content: what its source has returned, without the bytes.
+        of_all: the metadata of the knowledge base.
+    """
+    declared = content.declared
+    properties: dict[str, Any] = {}
+    if declared is not None and declared.from_document:
+        own = {**from_front_matter(document.metadata), **document.properties}
+        own.setdefault("modified", content.modified)
+        names = [name for name in declared.from_document if own.get(name)]
+        properties = {name: own[name] for name in names}
+    merged = {**document.metadata, **properties, **content.metadata, **of_all}
+    # Reversed, so that the document's own keys are omitted first if there are too many.
+    ordered = dict(reversed(merged.items()))
+    return _bounded(ordered, declared.types if declared is not None else {})
+
+
+def _bounded(values: Mapping[str, Any], types: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    kept: dict[str, Any] = {}
+    omitted: Counter[str] = Counter()
+    names: list[str] = []
+    room = MOST_CHARACTERS
+    for key, value in values.items():
+        if key in _NEVER:
+            continue
+        name, plain, why = _entry(key, value, types.get(key))
+        if not why and len(kept) == MOST_KEYS:
+            why = f"more than {MOST_KEYS} keys"
+        size = 0 if why else len(json.dumps({name: plain}, ensure_ascii=False))
+        if not why and size > room:
+            why = f"more than {MOST_CHARACTERS:,} characters in all"
+        if why:
+            omitted[why] += 1
+            names.append(repr(name[:40]))
+        else:
+            kept[name] = plain
+            room -= size
+    kept = dict(reversed(kept.items()))
+    if not omitted:
+        return kept, ""
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return kept, f"omits {', '.join(names[:_NAMED])}{more}: {'; '.join(omitted)}"
+
+
+def _entry(key: str, value: Any, kind: str | None) -> tuple[str, Any, str]:
+    """Return a key and its value as they are stored, or why they are omitted."""
+    name = " ".join(well_formed(key).translate(_CONTROL).split())
+    if not name or len(name) > LONGEST_KEY:
+        return name, None, f"keys have 1 to {LONGEST_KEY} characters"
+    entries = value if isinstance(value, list) else [value]
+    if len(entries) > LONGEST_LIST:
+        return name, None, f"lists have at most {LONGEST_LIST} entries"
+    if any(isinstance(entry, str) and len(entry) > LONGEST_TEXT for entry in entries):
+        return name, None, f"texts have at most {LONGEST_TEXT:,} characters"
+    scalars = [_plain(entry) for entry in entries]
+    if None in scalars:
+        return name, None, "values are texts, numbers of 64 bits, booleans, or lists of these"
+    plain: Any = scalars if isinstance(value, list) else scalars[0]
+    if name in SPANS or name == "page_label":
+        is_place = isinstance(plain, str | int | float) and len(str(plain)) <= LONGEST_KEY
+        return name, plain, "" if is_place else "citations cannot name such a place"
+    if kind is None:
+        return name, _inferred(plain), ""
+    plain = converted(plain, kind)
+    return name, plain, "" if plain is not None else f"cannot be read as {kind}"
+
+
+def _plain(value: Any) -> str | int | float | None:
+    """Return a text, number or boolean that every store can hold; None for other values."""
+    match value:
+        case str():
+            return well_formed(value).translate(_CONTROL)
+        case int() if -(2**63) <= value < 2**63:  # includes bool
+            return value
+        case float() if math.isfinite(value):
+            return value
+    return None
+
+
+def _inferred(value: Any) -> Any:
+    """Return a value in which texts in the form of dates are dates in UTC."""
+    if isinstance(value, list):
+        return [_inferred(item) for item in value]
+    return (parsed_date(value) or value) if isinstance(value, str) else value
+
+
+def converted(value: Any, kind: str) -> Any:
+    """Return a value of metadata as a type that is declared for it; None if it cannot be.
+
+    Each entry of a list is converted, unless the type is `list`.
+    """
+    if kind == "list":
+        if isinstance(value, str):
+            parts = (part.strip() for part in re.split("[,;]", value))
+            return [_inferred(part) for part in parts if part]
+        return _inferred(value) if isinstance(value, list) else [value]
+    if isinstance(value, list):
+        entries = [converted(item, kind) for item in value]
+        return None if None in entries else entries
+    match kind, value:
+        case "string", bool():
+            return str(value).lower()
+        case "string", _:
+            return str(value)
+        case "boolean", str():
+            return _BOOLEANS.get(value.strip().lower())
+        case "boolean", _:
+            return value if isinstance(value, bool) else None
+        case "date", _:
+            return as_date(value) or None
+        case "number", str() if _NUMBER.fullmatch(value.strip()):
+            return float(value) if "." in value else int(value)
+        case "number", int() | float() if not isinstance(value, bool):
+            return value
+    return None
