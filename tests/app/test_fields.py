@@ -47,13 +47,13 @@ def test_types_values_and_counts(project: Project) -> None:
     )
     assert list(fields) == ["bool", "n", "on", "tags", "team"]
     assert fields["team"] == MetadataField(
-        "team", ["text"], 3, [FieldValue("it", 2), FieldValue("hr", 1)]
+        "team", ["string"], 3, [FieldValue("it", 2), FieldValue("hr", 1)]
     )
     assert fields["tags"] == MetadataField(
-        "tags", ["list", "text"], 2, [FieldValue("a", 2), FieldValue("b", 1)]
+        "tags", ["list", "string"], 2, [FieldValue("a", 2), FieldValue("b", 1)]
     )
     assert (fields["n"].types, fields["n"].values) == (["number"], [FieldValue(1, 2)])
-    assert fields["on"].types == ["date", "text"]
+    assert fields["on"].types == ["date", "string"]
     assert fields["bool"].types == ["boolean", "number"]
     values = [(type(entry.value), entry.count) for entry in fields["bool"].values]
     assert values == [(int, 1), (bool, 1)]
@@ -65,14 +65,14 @@ def test_many_and_hostile_values(project: Project, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("lorebind_knowledge.documents.fields._MOST_FIELDS", 2)
     fields = add(
         project,
-        {"names": NAMES, "long": "x" * 10_000},
+        {"names": NAMES, "long": "x" * 1_000},
         {"names": NAMES[-1], "long": "\x1b[31m\n", "more": 1},
     )
     assert fields.keys() == {"long", "names"}
     values = fields["names"].values
     assert len(values) == 20
     assert values[:2] == [FieldValue(NAMES[-1], 2), FieldValue(NAMES[0], 1)]
-    assert {entry.value for entry in fields["long"].values} == {"x" * 200, "\x1b[31m\n"}
+    assert {entry.value for entry in fields["long"].values} == {"x" * 200, " [31m\n"}
     json.dumps(as_data(list(fields.values())))
 
 

@@ -35,7 +35,7 @@ def test_text() -> None:
     assert document.metadata == {
         "from": "J\u00f6rg <joerg@example.com>",
         "to": "ann@example.com, bob@example.com",
-        "date": "2024-05-03T09:30:00+00:00",
+        "date": "2024-05-03T09:30:00Z",
     }
 
 

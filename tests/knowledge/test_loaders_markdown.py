@@ -87,7 +87,7 @@ def test_front_matter_is_metadata() -> None:
         "draft": False,
         "weight": 1.5,
         "date": "2024-05-01",
-        "at": "2024-05-01T10:00:00+00:00",
+        "at": "2024-05-01T10:00:00Z",
     }
 
 
@@ -102,15 +102,13 @@ def test_front_matter_is_metadata() -> None:
         "7: seven",
         "far: .inf",
         f"huge: 0x{'f' * 5000}",
-        f"long: {'x' * 2001}",
-        f"many: [{'a, ' * 201}]",
         "page: 7",
         "locator: slide 4",
         "encoding: mine",
     ],
 )
 def test_what_is_no_flat_metadata(line: str) -> None:
-    """Nested, empty and huge values are omitted, as are names that passages use themselves."""
+    """Nested, empty and infinite values are omitted, as are names that passages use themselves."""
     document = markdown(f"---\n{line}\nkept: yes it is\n---\nbody")
     assert document.metadata == {"kept": "yes it is"}
     assert document.text[document.body_start :] == "body"

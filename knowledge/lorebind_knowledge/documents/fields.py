@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence  # at run time: the server's schema of answers reads it
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from lorebind_config.dates import is_date
+from lorebind_config.declarations.sources import ValueType  # noqa: TC001  # as above
 from lorebind_knowledge.documents.reading import list_readable
 
 if TYPE_CHECKING:
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
-
-FieldType: TypeAlias = Literal["text", "number", "boolean", "date", "list"]
-"""The type of a value. A date is a text in ISO 8601."""
 
 _OF_ALL = {"uri", "title", "kb_id"}
 """Metadata that each document has, mostly with values of its own."""
@@ -27,7 +25,6 @@ _MOST_VALUES = 10_000
 """Limits for documents whose metadata is hostile; further ones are not counted."""
 _LONGEST = 200
 _PAGE = 100
-_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?", re.ASCII | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,7 @@ class MetadataField:
     """A key of the metadata of documents."""
 
     key: str
-    types: Sequence[FieldType]
+    types: Sequence[ValueType]
     """The types of its values, sorted."""
     count: int
     """The number of documents that have the key."""
@@ -58,7 +55,7 @@ class _Field:
 
     def __init__(self) -> None:
         self.count = 0
-        self.types: set[FieldType] = set()
+        self.types: set[ValueType] = set()
         self.values: Counter[tuple[bool, Any]] = Counter()
         """By the value, and whether it is a boolean: for Python, True is 1."""
 
@@ -76,7 +73,7 @@ class _Field:
         return [FieldValue(value, count) for (_, value), count in ordered[:_SHOWN]]
 
 
-def _type(value: Any) -> FieldType:
+def _type(value: Any) -> ValueType:
     match value:
         case bool():
             return "boolean"
@@ -84,9 +81,9 @@ def _type(value: Any) -> FieldType:
             return "number"
         case list():
             return "list"
-        case str() if _DATE.fullmatch(value):
+        case str() if is_date(value):
             return "date"
-    return "text"
+    return "string"
 
 
 def list_fields(namespace: Namespace, catalog: Catalog) -> list[MetadataField]:

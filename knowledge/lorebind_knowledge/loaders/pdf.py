@@ -113,12 +113,12 @@ def _properties(pdf: Any) -> dict[str, Any]:
 def _language(pdf: Any) -> str:
     from pypdfium2 import raw
 
-    size = raw.FPDFCatalog_GetLanguage(pdf, None, 0)
+    size = raw.FPDFCatalog_GetLanguage(pdf.raw, None, 0)
     if not 0 < size <= _LONGEST_LANGUAGE:
         return ""
-    buffer = ctypes.create_string_buffer(size)
-    raw.FPDFCatalog_GetLanguage(pdf, buffer, size)
-    return buffer.raw.decode("utf-16-le", "replace").rstrip("\0")
+    buffer = (ctypes.c_ushort * (size // 2))()
+    raw.FPDFCatalog_GetLanguage(pdf.raw, buffer, size)
+    return bytes(buffer).decode("utf-16-le", "replace").rstrip("\0")
 
 
 def _bookmarks(pdf: Any) -> Iterator[tuple[int, str, int]]:
