@@ -161,7 +161,7 @@ def _problems(tmp_path, text):
             "knowledge: [{id: a, filters: {n: {$above: 1}}}]\n"
             f"knowledge_bases: [{{id: a, {SOURCES}}}]",
             "2:35: the filter on 'n': unknown operator '$above'; known: $and, $eq, $exists, $gt, "
-            "$gte, $in, $lt, $lte, $ne, $nin, $not, $or",
+            "$gte, $in, $lt, $lte, $ne, $newer_than, $nin, $not, $older_than, $or",
         ),
         (
             "knowledge: [{id_ref: 3}]",
