@@ -44,11 +44,11 @@ HOSTILE: dict[str, Any] = {
 
 
 def about(
-    own: dict[str, Any], types: dict[str, Any] | None = None, **of_all: Any
+    of_source: dict[str, Any], types: dict[str, Any] | None = None, **of_all: Any
 ) -> tuple[dict[str, Any], str]:
     declared = SourceMetadata(types=types) if types else None
     document = LoadedDocument("text", "title", metadata={"own": 1})
-    return metadata_of(document, Content(b"", metadata=own, declared=declared), of_all)
+    return metadata_of(document, Content(b"", metadata=of_source, declared=declared), of_all)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,15 @@ def test_declared_types(kind: str, value: Any, expected: Any) -> None:
 
 def test_inferred_types() -> None:
     """A text in the form of a date is a date in UTC; other values stay as they are."""
-    own = {"on": "2026-01-01 10:00+02:00", "days": ["2026-01-01", "x"], "n": 1, "version": "1.10"}
-    values, notice = about(own, kb="all")
+    written = {
+        "on": "2026-01-01 10:00+02:00",
+        "days": ["2026-01-01", "x"],
+        "n": 1,
+        "version": "1.10",
+    }
+    values, notice = about(written, kb="all")
     on = "2026-01-01T08:00:00Z"
-    assert (values, notice) == ({"own": 1, **own, "on": on, "kb": "all"}, "")
+    assert (values, notice) == ({"own": 1, **written, "on": on, "kb": "all"}, "")
 
 
 def test_too_much() -> None:

@@ -50,27 +50,27 @@ MARKDOWN = (
 
 def office(kind: str) -> bytes:
     packed = io.BytesIO()
-    made: Any = {"docx": docx.Document, "pptx": pptx.Presentation, "xlsx": openpyxl.Workbook}[
+    document: Any = {"docx": docx.Document, "pptx": pptx.Presentation, "xlsx": openpyxl.Workbook}[
         kind
     ]()
     if kind == "docx":
-        made.add_paragraph("The text.")
+        document.add_paragraph("The text.")
     elif kind == "xlsx":
-        made.active.append(["The text."])
-    about = made.properties if kind == "xlsx" else made.core_properties
+        document.active.append(["The text."])
+    about = document.properties if kind == "xlsx" else document.core_properties
     setattr(about, "creator" if kind == "xlsx" else "author", "Ada Byron")
     about.created, about.modified, about.language = CREATED, MODIFIED, "en-GB"
-    made.save(packed)
+    document.save(packed)
     return packed.getvalue()
 
 
 def mail() -> bytes:
-    made = EmailMessage()
-    made["From"], made["Subject"] = "Ada Byron <ada@example.com>", "T"
-    made["Date"] = "Sat, 01 Mar 2025 10:00:00 +0100"
-    made.set_content("The text.")
-    made["Content-Language"] = "en-GB"
-    return made.as_bytes()
+    document = EmailMessage()
+    document["From"], document["Subject"] = "Ada Byron <ada@example.com>", "T"
+    document["Date"] = "Sat, 01 Mar 2025 10:00:00 +0100"
+    document.set_content("The text.")
+    document["Content-Language"] = "en-GB"
+    return document.as_bytes()
 
 
 @pytest.mark.parametrize(

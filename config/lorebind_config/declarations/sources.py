@@ -94,9 +94,10 @@ class SourceMetadata(Settings):
     )
     from_document: list[DocumentField] = Field(
         default_factory=list,
-        description="What to read from the documents themselves: their front matter, properties of "
-        "PDF and Office, `meta` of HTML, headers of mail. Without its own, `modified` is the time "
-        "of the file or the `Last-Modified` of the URL, and `language` the detected one.",
+        description="The properties to read from the documents: from front matter, the properties "
+        "of PDF and Office, `meta` of HTML, mail headers. In documents without them, `modified` "
+        "is the time of the file or the `Last-Modified` of the URL, and `language` the detected "
+        "one.",
     )
     types: Annotated[dict[str, ValueType], AfterValidator(_without_reserved)] = Field(
         default_factory=dict,

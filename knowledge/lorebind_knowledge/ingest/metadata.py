@@ -89,10 +89,10 @@ def metadata_of(
     declared = content.declared
     properties: dict[str, Any] = {}
     if declared is not None and declared.from_document:
-        own = {**from_front_matter(document.metadata), **document.properties}
-        own.setdefault("modified", content.modified)
-        names = [name for name in declared.from_document if own.get(name)]
-        properties = {name: own[name] for name in names}
+        in_document = {**from_front_matter(document.metadata), **document.properties}
+        in_document.setdefault("modified", content.modified)
+        names = [name for name in declared.from_document if in_document.get(name)]
+        properties = {name: in_document[name] for name in names}
     merged = {**document.metadata, **properties, **content.metadata, **of_all}
     # Reversed, so that the document's own keys are omitted first if there are too many.
     ordered = dict(reversed(merged.items()))
@@ -100,7 +100,7 @@ def metadata_of(
 
 
 def _bounded(values: Mapping[str, Any], types: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    kept: dict[str, Any] = {}
+    usable: dict[str, Any] = {}
     omitted: Counter[str] = Counter()
     names: list[str] = []
     room = MOST_CHARACTERS
@@ -108,7 +108,7 @@ def _bounded(values: Mapping[str, Any], types: Mapping[str, str]) -> tuple[dict[
         if key in _NEVER:
             continue
         name, plain, why = _entry(key, value, types.get(key))
-        if not why and len(kept) == MOST_KEYS:
+        if not why and len(usable) == MOST_KEYS:
             why = f"more than {MOST_KEYS} keys"
         size = 0 if why else len(json.dumps({name: plain}, ensure_ascii=False))
         if not why and size > room:
@@ -117,13 +117,13 @@ def _bounded(values: Mapping[str, Any], types: Mapping[str, str]) -> tuple[dict[
             omitted[why] += 1
             names.append(repr(name[:40]))
         else:
-            kept[name] = plain
+            usable[name] = plain
             room -= size
-    kept = dict(reversed(kept.items()))
+    usable = dict(reversed(usable.items()))
     if not omitted:
-        return kept, ""
+        return usable, ""
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return kept, f"omits {', '.join(names[:_NAMED])}{more}: {'; '.join(omitted)}"
+    return usable, f"omits {', '.join(names[:_NAMED])}{more}: {'; '.join(omitted)}"
 
 
 def _entry(key: str, value: Any, kind: str | None) -> tuple[str, Any, str]:

@@ -395,7 +395,7 @@ class _Reading(NamedTuple):
     uri: str
     signature: str
     content: Content
-    """What the source has returned, without the bytes."""
+    """The result of the source, without the bytes."""
     loaded: LoadedDocument | Future[LoadedDocument]
 
 
