@@ -7,7 +7,7 @@ from lorebind.plugin import Embedder, EmbedderBase, Fingerprint
 
 from lorebind_config.declarations.base import Declaration, Settings
 from lorebind_config.declarations.embedders import EmbedderBase, SparseEmbedderBase
-from lorebind_config.declarations.knowledge_bases import ChunkerBase
+from lorebind_config.declarations.knowledge_bases import ChunkerBase, DocumentTransformBase
 from lorebind_config.declarations.models import TokenizerBase
 from lorebind_config.declarations.retrieval import RerankerBase
 from lorebind_config.declarations.sources import SourceBase
@@ -36,6 +36,7 @@ from lorebind_knowledge.scale.engine import Engine
 from lorebind_knowledge.sources.base import Content, Source, SourceItem
 from lorebind_knowledge.stores.base import SearchHits, VectorStore
 from lorebind_knowledge.stores.wrapper import StoreWrapper
+from lorebind_knowledge.transforms.base import DocumentTransform
 from lorebind_prompts.tokens import TokenCounter
 
 __all__ = [
@@ -43,6 +44,8 @@ __all__ = [
     "ChunkerBase",
     "Content",
     "Declaration",
+    "DocumentTransform",
+    "DocumentTransformBase",
     "Embedder",
     "EmbedderBase",
     "EmbedderError",

@@ -56,6 +56,7 @@ Group: TypeAlias = Literal[
     "vector_dbs",
     "sources",
     "loaders",
+    "document_transforms",
     "chunkers",
     "rerankers",
     "tokenizers",

@@ -113,6 +113,21 @@ def run_only(root: Path, modules: Mapping[str, Module]) -> None:
         del sys.modules[name]  # it was imported before, maybe from other bytes
 
 
+def loaded_modules(root: Path) -> dict[str, Module]:
+    """Return the modules of a folder that were imported, with the bytes that ran, by name."""
+    prefix = f"{_name_of(root)}."
+    loaders = {
+        name.removeprefix(prefix): module.__loader__
+        for name, module in list(sys.modules.items())
+        if name.startswith(prefix)
+    }
+    return {
+        name: Module(name, Path(loader.path), loader.get_data(loader.path))
+        for name, loader in loaders.items()
+        if isinstance(loader, _Loader)
+    }
+
+
 def is_allowed(root: Path, name: str) -> bool:
     """Check whether a module is one of those that `run_only` allows."""
     folder = _FINDER.folders.get(_name_of(root))

@@ -88,6 +88,7 @@ register_built_in(
             "inline": "lorebind_knowledge.sources.inline",
             "langchain": "lorebind_knowledge.sources.langchain",
         },
+        "document_transforms": {"function": "lorebind_knowledge.transforms.functions"},
         "chunkers": dict.fromkeys(_STRATEGIES, "lorebind_knowledge.chunking.strategies"),
         "rerankers": {
             "langchain": "lorebind_knowledge.rerankers.langchain",

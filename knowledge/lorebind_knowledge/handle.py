@@ -18,6 +18,7 @@ from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.parts import StartReport
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.make import make_source
+from lorebind_knowledge.transforms.steps import make_steps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -189,6 +190,7 @@ class KnowledgeHandle:
 
         Raises:
             PluginError: its chunker cannot be created.
+            UsageError: a step of its preprocessing cannot be created.
             LorebindError: as for `kb`.
         """
         kb, declaration, environment = self.kb, self.declaration, self._loaded.environment
@@ -210,6 +212,7 @@ class KnowledgeHandle:
             ),
             metadata=declaration.metadata,
             remove_html=declaration.preprocess.remove_html,
+            steps=make_steps(declaration.preprocess.steps, environment),
             html_extractor=declaration.preprocess.html.extractor,
             language=declaration.language,
             loading=self._parts.loading,

@@ -16,8 +16,13 @@ from lorebind_knowledge.middleware.tracing import Tracing
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.stores.base import VectorStore
 from lorebind_knowledge.stores.wrapper import StoreWrapper
-from lorebind_knowledge.testing import EmbedderConformance, VectorStoreConformance
-from tests.plugin_project.acme_lore import AcmeEmbedder, AcmeStore
+from lorebind_knowledge.testing import (
+    DocumentTransformConformance,
+    EmbedderConformance,
+    VectorStoreConformance,
+)
+from lorebind_knowledge.transforms.base import DocumentTransform
+from tests.plugin_project.acme_lore import AcmeEmbedder, AcmeStore, AcmeTransform
 
 
 def wrapped(store: VectorStore) -> VectorStore:
@@ -41,6 +46,16 @@ class TestWrappedEmbedder(EmbedderConformance):
     @pytest.fixture
     def make_embedder(self) -> Callable[[], Embedder]:
         return lambda: Tracing().embedder(EmbedderWrapper(AcmeEmbedder(64)))
+
+
+class TestPluggedTransform(DocumentTransformConformance):
+    @pytest.fixture
+    def make_transform(self) -> Callable[[], DocumentTransform]:
+        return lambda: AcmeTransform(["Keys", "ann@example.com", "Third page", "Ann", "page"])
+
+    @pytest.fixture
+    def removed(self) -> list[str]:
+        return ["Keys", "ann@example.com", "Third page", "'Ann'"]
 
 
 class TestPluggedStore(VectorStoreConformance):

@@ -183,6 +183,15 @@ preprocess = some(
     dedupe=st.booleans(),
     remove_html=st.booleans(),
     html=some(extractor=st.sampled_from(["built_in", "trafilatura"])),
+    steps=st.lists(
+        with_(
+            {"function": factory_path},
+            documents=st.lists(patterns, max_size=2),
+            version=texts,
+            config=settings_maps,
+        ),
+        max_size=2,
+    ),
 )
 
 

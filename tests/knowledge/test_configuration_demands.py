@@ -41,6 +41,7 @@ knowledge_bases:
       - { type: cloud_storage, provider: s3, bucket: b }
       - { type: cloud_storage, provider: file, bucket: /etc }
       - { type: langchain, class: "package.own:Loader" }
+    preprocess: { steps: [{ function: "package.own:redact" }] }
     retrieval: { strategy: rerank, rerank: { class: "hooks:Judge" } }
 models:
   - { id: default, provider: extractive }
@@ -95,17 +96,19 @@ lorebind.yaml:24:46: source wants to read the bucket b of s3, with this machine'
 lorebind.yaml:25:48: source wants to read a file outside the project folder: /etc
 lorebind.yaml:26:28: source wants to run package.own:Loader, in package/own.py, with \
 package/__init__.py
-lorebind.yaml:27:46: reranker wants to run hooks:Judge, in hooks.py
-lorebind.yaml:30:16: model 'far' wants to reach a model of 'openai', whose client reads variables \
-of its own
-lorebind.yaml:31:37: model 'own' wants to run hooks:Chat, in hooks.py
-lorebind.yaml:33:22: tool wants to run hooks:refund, in hooks.py
-lorebind.yaml:33:40: tool wants to run package.own:Tools.find, in package/own.py, with \
+lorebind.yaml:27:29: step wants to run package.own:redact, in package/own.py, with \
 package/__init__.py
-lorebind.yaml:35:12: wrapper wants to run hooks:around, in hooks.py
-lorebind.yaml:37:25: extension wants to run hooks:Audit, in hooks.py
-lorebind.yaml:39:41: extension wants to reach other machines, which can read the metrics
-lorebind.yaml:39:59: extension wants to write a file outside the project folder: \
+lorebind.yaml:28:46: reranker wants to run hooks:Judge, in hooks.py
+lorebind.yaml:31:16: model 'far' wants to reach a model of 'openai', whose client reads variables \
+of its own
+lorebind.yaml:32:37: model 'own' wants to run hooks:Chat, in hooks.py
+lorebind.yaml:34:22: tool wants to run hooks:refund, in hooks.py
+lorebind.yaml:34:40: tool wants to run package.own:Tools.find, in package/own.py, with \
+package/__init__.py
+lorebind.yaml:36:12: wrapper wants to run hooks:around, in hooks.py
+lorebind.yaml:38:25: extension wants to run hooks:Audit, in hooks.py
+lorebind.yaml:40:41: extension wants to reach other machines, which can read the metrics
+lorebind.yaml:40:59: extension wants to write a file outside the project folder: \
 /var/lib/metrics.prom
 workflows/w.yaml:2:9: workflow 'w' wants to read the variable NAME
 workflows/w.yaml:4:45: source wants to run hooks:Loader, in hooks.py
@@ -156,7 +159,7 @@ def test_every_field_that_names_code_is_found() -> None:
         for choice in [*value.get("anyOf", [value]), value.get("items", {})]
         if choice.get("pattern") in (CLASS_PATH, FACTORY_PATH)
     ]
-    assert len(takes) == 13
+    assert len(takes) == 14
     for name, key in takes:
         kind: Any = _declarations()[name]
         (field,) = [name for name, info in kind.model_fields.items() if (info.alias or name) == key]
@@ -203,7 +206,7 @@ def test_a_plain_project_asks_for_nothing(tmp_path: Path) -> None:
         ("lorebind.yaml", "bucket: b }", "bucket: c }", 1),
         ("lorebind.yaml", '"https://example.com"', '"https://example.org"', 2),
         ("workflows/w.yaml", "TOLD", "OTHER", 1),
-        ("package/__init__.py", "1 / 0", "2 / 0", 3),
+        ("package/__init__.py", "1 / 0", "2 / 0", 4),
         ("lorebind.yaml", "name: p\n", "# Only a comment.\nname:   q\n", 0),
         ("lorebind.yaml", "strategy: rerank", "strategy: rerank, top_k: 9", 0),
         ("lorebind.yaml", "id: theirs", "id: renamed", 0),

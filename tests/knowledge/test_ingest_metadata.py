@@ -14,8 +14,9 @@ from lorebind_knowledge.ingest.metadata import (
     MOST_CHARACTERS,
     MOST_KEYS,
     Omissions,
+    bounded_metadata,
     converted,
-    metadata_of,
+    merged_metadata,
 )
 from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.sources.base import Content
@@ -48,7 +49,8 @@ def about(
 ) -> tuple[dict[str, Any], str]:
     declared = SourceMetadata(types=types) if types else None
     document = LoadedDocument("text", "title", metadata={"own": 1})
-    return metadata_of(document, Content(b"", metadata=of_source, declared=declared), of_all)
+    content = Content(b"", metadata=of_source, declared=declared)
+    return bounded_metadata(merged_metadata(document, content, of_all), declared)
 
 
 @pytest.mark.parametrize(

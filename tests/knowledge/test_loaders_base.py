@@ -12,6 +12,7 @@ from lorebind_knowledge.loaders.base import (
     MOST_HEADINGS,
     Anchor,
     Cue,
+    Heading,
     LoadedDocument,
     name_of,
     suffix_of,
@@ -152,3 +153,52 @@ def test_well_formed(text: str) -> None:
     assert "\0" not in result
     if "\0" not in text and text.isascii():
         assert result == text
+
+
+@settings(max_examples=examples(100))
+@given(st.data())
+def test_marks_move_with_the_text(data: st.DataObject) -> None:
+    """Headings, pages and times stay at their words; only headings that are removed are dropped."""
+    words = [f"w{letter}" for letter in "abcdefghijkl"]
+    text = " ".join(words)
+    starts = [text.index(word) for word in words]
+    document = LoadedDocument(
+        text,
+        "x",
+        tuple(Heading(start, 1, word) for start, word in zip(starts, words, strict=True)),
+        anchors=tuple(map(Anchor, starts, ["page"] * len(words), words)),
+        cues=tuple(Cue(start, start + 2, 0.0, 1.0) for start in starts),
+        body_start=starts[1],
+        body_end=starts[-1],
+    )
+    chosen = data.draw(st.lists(st.sampled_from(range(12)), unique=True, min_size=1).map(sorted))
+    mark = data.draw(st.sampled_from(["", "-", "a longer text"]))
+    edited = document.edited((starts[at] - 1, starts[at] + 1, mark) for at in chosen if at)
+    others = [word for at, word in enumerate(words) if at not in chosen or not at]
+    assert [heading.title for heading in edited.headings] == others
+    for heading in edited.headings:
+        assert edited.text.startswith(heading.title, heading.start)
+    for anchor, cue in zip(edited.anchors, edited.cues, strict=True):
+        word = anchor.name if anchor.name in others else str(anchor.name)[1:]
+        assert edited.text.startswith(str(word), anchor.start)
+        assert edited.text[cue.start : cue.end] == word
+    body = edited.text[edited.body_start : edited.end]
+    assert body.startswith("wb" if "wb" in others else "b")
+    assert edited.within(f"..{edited.text}..", 2).span(2, 3).line_start == 1
+    assert document.edited([]) is document
+
+
+def test_what_is_replaced_is_replaced_everywhere() -> None:
+    """A pattern is replaced in the text, all titles and names, and within the metadata."""
+    document = LoadedDocument(
+        "About Ann.\n\nAnn's page",
+        "Ann",
+        (Heading(0, 1, "About Ann"),),
+        metadata={"Ann": ["Ann", {"by": "Ann", "year": 2026}]},
+        anchors=(Anchor(0, "sheet", "Ann"), Anchor(12, "page", 2)),
+    )
+    redacted = document.replaced("(A)nn", r"\1.")
+    assert "Ann" not in repr(redacted)
+    assert redacted.metadata == {"A.": ["A.", {"by": "A.", "year": 2026}]}
+    assert redacted.anchors == (Anchor(0, "sheet", "A."), Anchor(11, "page", 2))
+    assert document.replaced("Bob", "x") == document

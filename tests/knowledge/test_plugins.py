@@ -44,6 +44,7 @@ knowledge_bases:
       - { type: acme_wiki, file: "{{ .env.WIKI }}.json" }
       - { type: file_glob, path: "*.acme" }
     chunking: { strategy: acme, mark: ";" }
+    preprocess: { steps: [{ type: acme, words: [" in June"] }] }
     retrieval:
       strategy: rerank
       rerank: { provider: acme, candidates: 20 }
@@ -119,6 +120,7 @@ with Project.load() as project:
         "documents": report.documents,
         "found": [(match.metadata["uri"], match.text, match.scores["rerank"]) for match in hits],
         "memo": [match.metadata["title"] for match in project.query("docs", "open a shop")][0],
+        "memo_text": [match.text for match in project.query("docs", "open a shop")][0],
         "cited": [citation.uri for citation in answer.citations],
         "counter": project._models.get()[1].count("three words here"),
         "doctor": [[row.part, row.status, row.detail] for row in project.doctor()],
@@ -130,6 +132,7 @@ with Project.load() as project:
     assert done["found"][0][:2] == ["keys", "Keys are rotated each month;"]
     assert done["found"][0][2] == pytest.approx(0.75)
     assert done["memo"] == "The Plan"
+    assert "a shop[removed];" in done["memo_text"]
     assert "keys" in done["cited"]
     assert done["counter"] == 3
     assert (root / "audit.log").read_text().startswith("docs 2\n")
@@ -165,7 +168,7 @@ def test_mistakes_in_what_a_plugin_declares_have_their_place(site: Path, root: P
     (root / "lorebind.yaml").write_text(text, encoding="utf-8")
     lines = problems(root)
     assert lines.pop().startswith(
-        "lorebind.yaml:16:17: reranker provider 'acne' is not supported; did you mean 'acme'; "
+        "lorebind.yaml:17:17: reranker provider 'acne' is not supported; did you mean 'acme'; "
         "known: acme, fastembed, langchain, onnx"
     )
     assert lines == [
@@ -174,7 +177,7 @@ def test_mistakes_in_what_a_plugin_declares_have_their_place(site: Path, root: P
         "lorebind.yaml:5:18: vector database type 'acmee' is not supported; did you mean 'acme'; "
         "known: acme, langchain, memory, pgvector, qdrant, sqlite",
         "lorebind.yaml:11:28: unknown key 'fil'; did you mean 'file'; known: file, max_bytes, "
-        "metadata, type",
+        "metadata, on_textless_pages, type",
         "lorebind.yaml:13:17: chunking strategy 'acmi' is not supported; did you mean 'acme'; "
         "known: acme, code, fixed, html, json, markdown, recursive_text_splitter, semantic, token",
     ]

@@ -18,6 +18,8 @@ from lorebind.plugin import (
     ChunkerBase,
     Content,
     Declaration,
+    DocumentTransform,
+    DocumentTransformBase,
     Embedder,
     EmbedderBase,
     Event,
@@ -218,6 +220,37 @@ class loader:  # noqa: N801
     def load(data: bytes, uri: str) -> LoadedDocument:
         text = data.decode()
         return LoadedDocument(text, text.partition("\n")[0].title(), format="acme")
+
+
+class AcmeRedaction(DocumentTransformBase):
+    """Removes words."""
+
+    type: Literal["acme"] = Field(description="Removes words.")
+    words: list[str] = Field(description="The words.")
+
+
+class AcmeTransform(DocumentTransform):
+    """A step that replaces words, wherever they occur."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._pattern = re.compile("|".join(map(re.escape, words)))
+
+    @property
+    def fingerprint(self) -> str:
+        return self._pattern.pattern
+
+    def transform(self, document: LoadedDocument, uri: str) -> LoadedDocument:
+        return document.replaced(self._pattern, "[removed]")
+
+
+class document_transform:  # noqa: N801
+    """`lorebind.document_transforms`: acme."""
+
+    Declaration = AcmeRedaction
+
+    @staticmethod
+    def make(declaration: AcmeRedaction, environment: Environment) -> AcmeTransform:
+        return AcmeTransform(declaration.words)
 
 
 class AcmeChunking(ChunkerBase):

@@ -14,6 +14,7 @@ ACME_OFFERS = {
     "vector_dbs": {"acme": "acme_lore:vector_db"},
     "sources": {"acme_wiki": "acme_lore:source"},
     "loaders": {"acme": "acme_lore:loader"},
+    "document_transforms": {"acme": "acme_lore:document_transform"},
     "chunkers": {"acme": "acme_lore:chunker"},
     "rerankers": {"acme": "acme_lore:reranker"},
     "tokenizers": {"acme": "acme_lore:tokenizer"},

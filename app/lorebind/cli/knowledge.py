@@ -32,6 +32,7 @@ from lorebind.cli.printing import (
     counted,
     print_data,
     print_failures,
+    print_reprocessed,
     print_source_reports,
     print_table,
     print_without_text,
@@ -345,6 +346,7 @@ def plan(
             plans.append(plan)
             if output is not Output.table:
                 continue
+            print_reprocessed(plan)
             print_without_text(plan)
             print_source_reports(plan.sources)
             print_failures(plan.failures, "unreadable")

@@ -189,6 +189,15 @@ def print_without_text(result: IngestPlan | IngestReport) -> None:
         )
 
 
+def print_reprocessed(plan: IngestPlan) -> None:
+    """Print how many documents are updated because of settings, and name some of them."""
+    if uris := plan.reprocessed:
+        print_line(
+            f"note: settings or steps have changed for {counted(len(uris), 'document')}: "
+            f"{_first_of(uris)}"
+        )
+
+
 def without_text(result: IngestPlan | IngestReport) -> str:
     """Return how many documents have no text, with the names of the first."""
     uris = result.without_text

@@ -55,6 +55,8 @@ ALLOWED: Mapping[str, str] = {
 also those that are added to Lorebind later and are in neither list."""
 
 REFUSED: Mapping[str, Mapping[str, str]] = {
+    "PreprocessDeclaration": {"steps": _RUNS},
+    "FunctionStep": {_ALL: _RUNS},
     "MediaTranscriptSource": dict.fromkeys(
         ("path", "paths", "exclude", "respect_gitignore"), _READS
     ),

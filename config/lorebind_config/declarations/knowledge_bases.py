@@ -9,7 +9,7 @@ from lorebind_config.declarations.embedders import OFF
 from lorebind_config.declarations.kinds import REGISTRIES, KindRegistry
 from lorebind_config.declarations.retrieval import Level, RetrievalDeclaration
 from lorebind_config.declarations.sources import SourceDeclaration
-from lorebind_config.declarations.values import MetadataMap
+from lorebind_config.declarations.values import GlobPattern, MetadataMap
 from lorebind_config.errors import did_you_mean
 from lorebind_config.languages import AUTO, SNOWBALL, UNSPACED
 
@@ -22,6 +22,31 @@ class HtmlDeclaration(Declaration):
         description="The method that finds the main content of a page. `trafilatura` (extra "
         "`html`) is better for news and blogs, and worse for documentation.",
     )
+
+
+class DocumentTransformBase(Declaration):
+    """The base of all steps between loading and chunking, including those of plugins."""
+
+    label: ClassVar[str] = "step"
+    kind_key: ClassVar[str] = "type"
+
+    documents: list[GlobPattern] = Field(
+        default_factory=list,
+        description="Patterns of the uris of the documents that go through the step, such as "
+        "`hr/**`. By default all documents.",
+    )
+    version: str = Field(
+        "",
+        description="Any text. If you change it, the documents go through the step again, for "
+        "example because a file that the code reads has changed.",
+    )
+
+
+AnyTransform: TypeAlias = Annotated[
+    DocumentTransformBase,
+    KindRegistry("document_transforms", DocumentTransformBase, default="function"),
+]
+"""A step between loading and chunking, selected by `type`: a function or from a plugin."""
 
 
 class PreprocessDeclaration(Declaration):
@@ -39,6 +64,11 @@ class PreprocessDeclaration(Declaration):
     )
     html: HtmlDeclaration = Field(
         default_factory=HtmlDeclaration, description="The conversion of HTML pages to text."
+    )
+    steps: list[AnyTransform] = Field(
+        default_factory=list,
+        description="Code that changes documents after they are loaded: it redacts, enriches or "
+        "splits them. Steps run in this order, and nothing of what they remove is stored.",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from types import FunctionType
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, ValidatorFunctionWrapHandler, WrapValidator
@@ -21,12 +22,12 @@ from lorebind_config.project_code import module_of
 
 
 class LiveObject(str):
-    """A string with the path of an object's class, which also holds the object."""
+    """A string with the path of a function or of an object's class, which also holds it."""
 
     object: Any
 
     def __new__(cls, held: Any) -> LiveObject:
-        kind = type(held)
+        kind = held if isinstance(held, FunctionType) else type(held)
         text = super().__new__(cls, f"{module_of(kind)}:{kind.__name__}")
         text.object = held
         return text
@@ -34,6 +35,8 @@ class LiveObject(str):
 
 def is_object(value: Any) -> bool:
     """Check whether a value is an object that YAML cannot produce."""
+    if isinstance(value, FunctionType):
+        return True
     # Objects that YAML produces are of the standard library, such as dates.
     return type(value).__module__.partition(".")[0] not in sys.stdlib_module_names
 

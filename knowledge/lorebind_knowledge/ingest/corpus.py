@@ -17,6 +17,7 @@ from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.process.readers import Loading
 from lorebind_knowledge.loaders.registry import can_load
 from lorebind_knowledge.sources.base import Content, SourceItem, ending_of
+from lorebind_knowledge.transforms.steps import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -45,6 +46,8 @@ class Corpus:
     """Metadata copied to every chunk, for filters: tags, owners, or anything else."""
     remove_html: bool = False
     """Whether HTML tags are removed from Markdown and text."""
+    steps: Steps = field(default_factory=Steps)
+    """Code that changes documents between loading and chunking."""
     language: str = AUTO
     """The language code of its documents, or `AUTO` to detect the language of each document."""
     html_extractor: str = "built_in"

@@ -30,6 +30,7 @@ from lorebind_knowledge.ingest.batches import (
     in_groups,
     written_together,
 )
+from lorebind_knowledge.ingest.chunks import chunker_fingerprint
 from lorebind_knowledge.ingest.corpus import enumerate_corpus
 from lorebind_knowledge.ingest.indexes import (
     activate_index,
@@ -42,7 +43,7 @@ from lorebind_knowledge.ingest.indexes import (
     restore_lost,
     unfinished,
 )
-from lorebind_knowledge.ingest.preparation import chunker_fingerprint, prepare_documents, read_ahead
+from lorebind_knowledge.ingest.preparation import prepare_documents, read_ahead
 from lorebind_knowledge.ingest.prepared import attempts_of
 from lorebind_knowledge.ingest.progress import Progress, ingest_span
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, count_document, reported

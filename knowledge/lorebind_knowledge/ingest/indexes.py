@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lorebind_config.errors import IngestRefusedError, UsageError, did_you_mean
 from lorebind_knowledge.catalog.indexes import Manifest
 from lorebind_knowledge.embedders.base import embed_query
-from lorebind_knowledge.ingest.preparation import chunker_fingerprint
+from lorebind_knowledge.ingest.chunks import chunker_fingerprint
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from lorebind_knowledge.records import SPANS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lorebind_config.declarations.sources import SourceMetadata
     from lorebind_knowledge.loaders.base import LoadedDocument
     from lorebind_knowledge.sources.base import Content
 
@@ -76,10 +77,10 @@ def reads_language(content: Content) -> bool:
     return content.declared is not None and "language" in content.declared.from_document
 
 
-def metadata_of(
+def merged_metadata(
     document: LoadedDocument, content: Content, of_all: Mapping[str, Any]
-) -> tuple[dict[str, Any], str]:
-    """Return the metadata of all passages of a document, and a notice of what is omitted, or "".
+) -> dict[str, Any]:
+    """Return all metadata of a document, without checking it.
 
     Args:
         document: the loaded document.
@@ -93,18 +94,25 @@ def metadata_of(
         in_document.setdefault("modified", content.modified)
         names = [name for name in declared.from_document if in_document.get(name)]
         properties = {name: in_document[name] for name in names}
-    merged = {**document.metadata, **properties, **content.metadata, **of_all}
-    # Reversed, so that the document's own keys are omitted first if there are too many.
-    ordered = dict(reversed(merged.items()))
-    return _bounded(ordered, declared.types if declared is not None else {})
+    return {**document.metadata, **properties, **content.metadata, **of_all}
 
 
-def _bounded(values: Mapping[str, Any], types: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+def bounded_metadata(
+    values: dict[str, Any], declared: SourceMetadata | None
+) -> tuple[dict[str, Any], str]:
+    """Return the metadata of all passages of a document, and a notice of what is omitted, or "".
+
+    Args:
+        values: the merged metadata, as its steps have left it.
+        declared: what the source declares about metadata, such as types.
+    """
+    types = declared.types if declared is not None else {}
     usable: dict[str, Any] = {}
     omitted: Counter[str] = Counter()
     names: list[str] = []
     room = MOST_CHARACTERS
-    for key, value in values.items():
+    # Reversed, so that the document's own keys are omitted first if there are too many.
+    for key, value in reversed(values.items()):
         if key in _NEVER:
             continue
         name, plain, why = _entry(key, value, types.get(key))

@@ -80,8 +80,11 @@ def _account(
 ) -> None:
     """Count a document in `result`; `to_embed` collects the keys of texts to embed."""
     count_document(result, document)
+    entry = document.entry
+    if document.action == "updated" and entry and entry.recipe != document.recipe:
+        result.reprocessed.append(document.uri)
     if document.action in ("added", "updated"):
-        old = set(kb.index.chunk_ids(index, document.uri)) if index and document.entry else set()
+        old = set(kb.index.chunk_ids(index, document.uri)) if index and entry else set()
         new = {chunk.id for chunk in document.chunks}
         result.chunks["added"] += len(new - old)
         result.chunks["removed"] += len(old - new)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from bisect import bisect_left
-from collections import Counter, deque
+from collections import deque
 from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import replace
@@ -14,16 +12,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_config.languages import AUTO
-from lorebind_config.namespace import chunk_id, digest
+from lorebind_config.namespace import digest
 from lorebind_knowledge.events import kind_of
-from lorebind_knowledge.ingest.metadata import metadata_of, reads_language, signed_metadata
-from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
-from lorebind_knowledge.loaders.base import declared_title, parts_in_words, ranges, suffix_of
+from lorebind_knowledge.ingest.chunks import chunks_of, recipe_of
+from lorebind_knowledge.ingest.metadata import (
+    bounded_metadata,
+    merged_metadata,
+    reads_language,
+    signed_metadata,
+)
+from lorebind_knowledge.ingest.prepared import PreparedDocument
+from lorebind_knowledge.loaders.base import (
+    declared_title,
+    parts_in_words,
+    ranges,
+    suffix_of,
+    title_of,
+)
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import (
     begin_load,
     is_html,
-    loaders_version,
     newer_version,
     trafilatura_version,
 )
@@ -39,12 +48,10 @@ if TYPE_CHECKING:
         Coroutine,
         Iterable,
         Iterator,
-        Mapping,
         Sequence,
     )
 
     from lorebind_knowledge.catalog.ledger import DocumentEntry
-    from lorebind_knowledge.chunking.base import Interval
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.enumeration import Enumeration, Listed
     from lorebind_knowledge.ingest.prepared import PlannedDocuments
@@ -139,8 +146,8 @@ class _Preparer:
         self._shared_recipe = recipe_of(corpus)
         extractor = corpus.html_extractor
         self._extractor = "" if extractor == "built_in" else f"{extractor} {trafilatura_version()}"
-        self._recipes: dict[str, str] = {}
-        """Recipes by extension, which decides the language of source code."""
+        self._recipes: dict[tuple[str, ...], str] = {}
+        """Recipes by extension, which decides the language of source code, and by steps."""
         self.fetched: dict[str, Content | SourceError | None] = {}
         """Results that were fetched in advance, by uri."""
 
@@ -222,14 +229,16 @@ class _Preparer:
         While its content is unknown, a document counts as HTML, so that the source returns the
         content again when the HTML extractor changes.
         """
-        suffix = suffix_of(uri)
-        recipe = self._recipes.get(suffix, "")
+        steps = self._corpus.steps.versions(uri)
+        key = (suffix_of(uri), *steps)
+        recipe = self._recipes.get(key, "")
         if not recipe:
             declared = self._corpus.chunker
             chunker = declared.for_language(language_of(uri))
             more = [newer_version(uri), chunker.fingerprint if chunker is not declared else ""]
+            more += steps
             recipe = digest(self._shared_recipe, *more) if any(more) else self._shared_recipe
-            self._recipes[suffix] = recipe
+            self._recipes[key] = recipe
         if self._extractor and (content is None or is_html(content.data, uri, content.media_type)):
             recipe = digest(recipe, self._extractor)
         return recipe
@@ -294,7 +303,7 @@ class _Preparer:
     def _finish(self, begun: PreparedDocument | _Reading) -> PreparedDocument:
         if isinstance(begun, PreparedDocument):
             return begun
-        corpus, entry = self._corpus, begun.document.entry
+        corpus = self._corpus
         try:
             document = begun.loaded
             if isinstance(document, Future):
@@ -308,41 +317,60 @@ class _Preparer:
             return _failed(begun.document, error)
         if self._keep_in and corpus.chunker.estimates:
             self._keep_in.keep(begun.uri, begun.signature, document, len(document.text))
+        try:
+            prepared = self._chunked(begun, document)
+        except (SourceError, MissingDependencyError) as error:
+            return _failed(begun.document, error)
+        if self._keep_in and not corpus.chunker.estimates:
+            size = sum(chunk.size for chunk in prepared.chunks)
+            self._keep_in.keep(begun.uri, begun.signature, prepared, size)
+        return prepared
+
+    def _chunked(self, begun: _Reading, document: LoadedDocument) -> PreparedDocument:
+        """Return a document in chunks, after all that changes its text.
+
+        Raises:
+            SourceError, MissingDependencyError: a step or the chunker failed.
+        """
+        corpus, uri, textless_parts = self._corpus, begun.uri, document.textless_parts
         if corpus.remove_html:
             from lorebind_knowledge.loaders.html.removal import without_html  # few remove it
 
             document = without_html(document)
         title = declared_title(begun.content.metadata.get("title"))
-        if title:  # prefer the source's title to the document's
-            document = replace(document, title=title)
-        metadata, notice = metadata_of(document, begun.content, corpus.metadata)
-        if notice:
-            corpus.omissions.add(begun.uri, notice)
-        chunks = list(_chunks(corpus, begun.uri, document, metadata))
+        document = replace(
+            document,
+            title=title or document.title,  # prefer the source's title to the document's
+            metadata=merged_metadata(document, begun.content, corpus.metadata),
+        )
+        documents = []
+        for part in corpus.steps.apply(document, uri):
+            every = {**part.metadata, **corpus.metadata}
+            metadata, notice = bounded_metadata(every, begun.content.declared)
+            if notice:
+                corpus.omissions.add(uri, notice)
+            documents.append(replace(part, metadata=metadata))
+        chunks = list(chunks_of(corpus, uri, documents))
         language = corpus.language
         if language == AUTO:
             language = detect_language("\n".join(chunk.text for chunk in chunks))
-        if reads_language(begun.content) and "language" not in metadata:
+        if reads_language(begun.content):
             about = {"language": language}
             chunks = [chunk._replace(metadata={**about, **chunk.metadata}) for chunk in chunks]
-        prepared = PreparedDocument(
-            begun.uri,
+        return PreparedDocument(
+            uri,
             begun.document.source,
-            _action(entry),
-            title=document.title,
+            _action(begun.document.entry),
+            title=documents[0].title if documents else title_of(uri),
             language=language,
             signature=begun.signature,
             chunks=chunks,
             version=begun.content.version,
-            recipe=self._recipe(begun.uri),
-            textless_parts=document.textless_parts,
+            recipe=self._recipe(uri),
+            textless_parts=textless_parts,
             reports_textless=self._on_textless(begun.document.source) != "ignore",
-            entry=entry,
+            entry=begun.document.entry,
         )
-        if self._keep_in and not corpus.chunker.estimates:
-            size = sum(chunk.size for chunk in chunks)
-            self._keep_in.keep(begun.uri, begun.signature, prepared, size)
-        return prepared
 
     def _check_text(self, begun: _Reading, document: LoadedDocument) -> None:
         """Raise SourceError if its source does not accept as many parts without text."""
@@ -415,49 +443,3 @@ def _failed(
         refused=refused,
         entry=document.entry,
     )
-
-
-def recipe_of(corpus: Corpus) -> str:
-    """Return a digest of the settings that determine chunks and their metadata."""
-    language = [] if corpus.language == AUTO else [corpus.language]
-    metadata = json.dumps(dict(corpus.metadata), sort_keys=True)
-    return digest(chunker_fingerprint(corpus), metadata, *language)
-
-
-def chunker_fingerprint(corpus: Corpus) -> str:
-    """Return the settings that determine, with a document's bytes, which texts are embedded."""
-    html = ", without HTML" if corpus.remove_html else ""
-    return f"{corpus.chunker.fingerprint}, loaders {loaders_version()}{html}"
-
-
-def _chunks(
-    corpus: Corpus, uri: str, document: LoadedDocument, metadata_of_all: Mapping[str, Any]
-) -> Iterator[Chunk]:
-    shared = {
-        **metadata_of_all,
-        "kb_id": corpus.kb.id,
-        "uri": uri,
-        "title": document.title,
-    }
-    seen: Counter[str] = Counter()
-    whole, headings_at = document.text, [heading.start for heading in document.headings]
-    chunker = corpus.chunker.for_language(document.language)
-    intervals: list[Interval] = []
-    for part in document.parts():
-        inside = slice(*(bisect_left(headings_at, end) for end in part))
-        intervals += chunker.split(whole, *part, headings_at[inside])
-    for start, end in intervals:
-        text = whole[start:end]
-        headings = document.heading_path(start)
-        path = headings if document.title in headings else [document.title, *headings]
-        metadata = {
-            **shared,
-            "heading": " > ".join(headings),
-            **document.span(start, end).as_metadata(),
-        }
-        identity = chunk_id(corpus.kb.namespace, uri, text, seen[text])
-        seen[text] += 1
-        # A passage from the middle of a table does not say what its columns are.
-        header = document.header_above(start)
-        context = "\n".join(filter(None, [" > ".join(path), header]))
-        yield Chunk(identity, text, context, metadata)

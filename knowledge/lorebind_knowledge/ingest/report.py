@@ -104,6 +104,9 @@ class IngestPlan:
     textless_parts: dict[str, dict[str, int]] = field(default_factory=dict)
     """For each document with parts without text, by its uri: their number by kind, which is
     `page`, `slide`, `sheet`, `chapter`, `cell` or `image`."""
+    reprocessed: list[str] = field(default_factory=list)
+    """The uris of updated documents whose settings have changed, such as chunking, or whose steps:
+    they are updated even if their content is the same."""
     sources: list[SourceReport] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     """Messages about what cannot be planned."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import bisect
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from itertools import groupby
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple
@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from lorebind_config.errors import SourceError
 from lorebind_config.namespace import ADDED_SCHEME
+from lorebind_knowledge.loaders.editing import TextEdit, change_texts
 from lorebind_knowledge.records import Span, joined_locator, numbered
 
 _LINE_END = re.compile("\n")
@@ -129,6 +130,82 @@ class LoadedDocument:
     """Ordered by start, none within another; only those that have a header."""
     properties: Mapping[str, Any] = field(default_factory=dict)
     """`author`, `created`, `modified` and `language`, as `properties_of` returns them."""
+    body_end: int | None = None
+    """End of the indexed part; None for the end of the text."""
+
+    @property
+    def end(self) -> int:
+        """The end of the indexed part."""
+        return len(self.text) if self.body_end is None else self.body_end
+
+    def part(self, start: int, end: int) -> LoadedDocument:
+        """Return the document with only `text[start:end]` as its indexed part.
+
+        Its passages keep their headings, and their places in the whole document for citations.
+        """
+        return replace(self, body_start=start, body_end=end)
+
+    def replaced(
+        self, pattern: str | re.Pattern[str], replacement: str | Callable[[re.Match[str]], str]
+    ) -> LoadedDocument:
+        """Return the document with all matches of a regular expression replaced, as by `re.sub`.
+
+        They are replaced in the text, the titles and headings, the names of parts such as sheets,
+        and in all texts within the metadata, also in their keys.
+        """
+        compiled = re.compile(pattern)
+
+        def replacement_of(match: re.Match[str]) -> str:
+            return match.expand(replacement) if isinstance(replacement, str) else replacement(match)
+
+        matches = compiled.finditer(self.text)
+        document = self.edited((*match.span(), replacement_of(match)) for match in matches)
+        change = partial(compiled.sub, replacement)
+        headings = (mark._replace(title=change(mark.title)) for mark in document.headings)
+        anchors = (mark._replace(name=change_texts(mark.name, change)) for mark in document.anchors)
+        return replace(
+            document,
+            title=change(self.title),
+            headings=tuple(headings),
+            anchors=tuple(anchors),
+            metadata=change_texts(self.metadata, change),
+            properties=change_texts(self.properties, change),
+        )
+
+    def edited(self, edits: Iterable[tuple[int, int, str]]) -> LoadedDocument:
+        """Return the document with parts of its text replaced.
+
+        Headings, pages, tables and times move with the text. A heading that begins within a
+        replaced part is removed.
+
+        Args:
+            edits: start, end and replacement of each part, in order, without overlaps.
+        """
+        editing = TextEdit(self.text, edits)
+        if not editing.starts:
+            return self
+        headings = tuple(mark for mark in self.headings if editing.keeps(mark.start))
+        return replace(self, headings=headings)._with_text(editing.text, editing.moved)
+
+    def within(self, whole: str, start: int) -> LoadedDocument:
+        """Return the document as a part of a longer text, in which its text begins at `start`."""
+        return replace(self, body_end=self.end)._with_text(whole, lambda offset: offset + start)
+
+    def _with_text(self, text: str, moved: Callable[[int], int]) -> LoadedDocument:
+        """Return the document with another text, in which its parts are at moved offsets."""
+        headings = (mark._replace(start=moved(mark.start)) for mark in self.headings)
+        anchors = (mark._replace(start=moved(mark.start)) for mark in self.anchors)
+        cues = (mark._replace(start=moved(mark.start), end=moved(mark.end)) for mark in self.cues)
+        return replace(
+            self,
+            text=text,
+            headings=tuple(headings),
+            anchors=tuple(anchors),
+            cues=tuple(cues),
+            tables=tuple(Table(*map(moved, table)) for table in self.tables),
+            body_start=moved(self.body_start),
+            body_end=None if self.body_end is None else moved(self.body_end),
+        )
 
     @cached_property
     def textless_pages(self) -> tuple[int, ...]:
@@ -163,10 +240,10 @@ class LoadedDocument:
         """Yield the start and end of each part of the body that is split into passages alone."""
         start = self.body_start
         for anchor in self.anchors:
-            if anchor.stands_alone and anchor.start > start:
+            if anchor.stands_alone and start < anchor.start < self.end:
                 yield start, anchor.start
                 start = anchor.start
-        yield start, len(self.text)
+        yield start, self.end
 
     def _parts(self, start: int, end: int) -> dict[str, Any]:
         """Return the parts that the passage is in, from the first to the last."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import html
-import io
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -15,7 +14,7 @@ from lorebind_knowledge.loaders.markdown import tables_of
 from lorebind_knowledge.text.markdown import InlineCode, outside_fences
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.loaders.base import Heading, LoadedDocument
+    from lorebind_knowledge.loaders.base import LoadedDocument
 
 _TAG = re.compile(
     r"<(/?)([A-Za-z][A-Za-z0-9-]*+)"
@@ -51,33 +50,15 @@ def without_html(document: LoadedDocument) -> LoadedDocument:
     """
     if document.format not in _MAY_HOLD_HTML:
         return document
-    text = io.StringIO()
-    position = shift = 0  # shift: change of the offsets after `position`
-    headings: list[Heading] = []
-    waiting = iter(document.headings)
-    heading = next(waiting, None)
-    for start, end, replacement in _edits(document.text, document.body_start):
-        while heading and heading.start <= start:
-            headings.append(_moved(heading, shift))
-            heading = next(waiting, None)
-        while heading and heading.start < end:
-            heading = next(waiting, None)  # it was in a comment
-        text.write(document.text[position:start])
-        text.write(replacement)
-        shift += len(replacement) - (end - start)
-        position = end
-    if not position:
+    edited = document.edited(_edits(document.text, document.body_start))
+    if edited is document:
         return document
-    text.write(document.text[position:])
-    headings += (_moved(later, shift) for later in (heading, *waiting) if later)
-    rest = text.getvalue()
-    tables = tuple(islice(tables_of(rest, document.body_start), len(document.tables)))
-    return dataclasses.replace(document, text=rest, headings=tuple(headings), tables=tables)
-
-
-def _moved(heading: Heading, shift: int) -> Heading:
-    title = " ".join(html.unescape(heading.title).split())
-    return heading._replace(start=heading.start + shift, title=title)
+    headings = tuple(
+        heading._replace(title=" ".join(html.unescape(heading.title).split()))
+        for heading in edited.headings
+    )
+    tables = islice(tables_of(edited.text, document.body_start), len(document.tables))
+    return dataclasses.replace(edited, headings=headings, tables=tuple(tables))
 
 
 def _edits(text: str, start: int) -> Iterator[tuple[int, int, str]]:

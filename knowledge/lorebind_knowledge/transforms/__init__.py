@@ -1,0 +1,1 @@
+"""Steps between loading and chunking: they redact, enrich or split documents."""
