@@ -10,11 +10,12 @@ CLIENT := $(VENV)/client/.installed
 NEWEST := .newest
 LANGCHAIN := langchain langchain-core langchain-openai langchain-protocol langchain-tests \
 	langchain-text-splitters langgraph langgraph-checkpoint langgraph-checkpoint-sqlite \
-	langgraph-prebuilt langgraph-sdk
+	langgraph-prebuilt langgraph-sdk deepagents
 LANGCHAIN_TESTS := tests/bindings tests/conformance/test_langchain_package.py \
 	tests/conformance/test_langchain_vector_store.py tests/app/test_agent_tools.py \
-	tests/app/test_agents.py tests/app/test_annotations.py tests/app/test_citations.py \
-	tests/app/test_graph_node.py tests/app/test_middleware.py tests/app/test_tool_and_prompt.py
+	tests/app/server/test_mcp_agents.py tests/app/test_agents.py tests/app/test_annotations.py \
+	tests/app/test_citations.py tests/app/test_deep_agents.py tests/app/test_graph_node.py \
+	tests/app/test_middleware.py tests/app/test_tool_and_prompt.py
 QUESTION ?= How do I allow cross-origin requests?
 # Passed as a variable, so that neither make nor the shell reads $, ` or " in it.
 override QUESTION := $(value QUESTION)
@@ -68,6 +69,7 @@ test: setup client ## Run all tests
 
 # Its own environment has only the newest LangChain. All else is that of .venv: pip finds no newer
 # langchain-core where certifi is older than it wants, so dependencies are not installed again.
+# deepagents is only here, because it depends on the clients of Anthropic and Google.
 test-newest: setup ## Run the LangChain tests on the newest langchain-core, langchain and langgraph
 	$(BIN)/python -m venv --clear $(NEWEST)
 	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(LANGCHAIN)

@@ -187,20 +187,20 @@ def _stay_on_one_processor() -> None:
 def _run(arguments: list[str]) -> int:
     """Run a program as the interpreter does: as `__main__`, with its folder first on the path."""
     program = types.ModuleType("__main__")
-    if arguments[0] == "-c":
-        code, file, folder = arguments[1], "<string>", ""
-        arguments = ["-c", *arguments[2:]]
-    else:
-        file = program.__file__ = arguments[0]
-        code, folder = Path(file).read_text(encoding="utf-8"), str(Path(file).absolute().parent)
-    sys.argv = arguments
-    first = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    sys.path[:1] = [folder, *first]
-    replaced = {path.stem for name in first for path in Path(name).glob("*.py")}
-    for name in [name for name in sys.modules if name.partition(".")[0] in replaced]:
-        del sys.modules[name]
-    sys.modules["__main__"] = program
     try:
+        if arguments[0] == "-c":
+            code, file, folder = arguments[1], "<string>", ""
+            arguments = ["-c", *arguments[2:]]
+        else:
+            file = program.__file__ = arguments[0]
+            code, folder = Path(file).read_text(encoding="utf-8"), str(Path(file).absolute().parent)
+        sys.argv = arguments
+        first = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        sys.path[:1] = [folder, *first]
+        replaced = {path.stem for name in first for path in Path(name).glob("*.py")}
+        for name in [name for name in sys.modules if name.partition(".")[0] in replaced]:
+            del sys.modules[name]
+        sys.modules["__main__"] = program
         exec(compile(code, file, "exec"), program.__dict__)
     except SystemExit as left:
         if isinstance(left.code, str):
