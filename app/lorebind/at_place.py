@@ -66,13 +66,24 @@ class AtPlace:
         self._place, self._knowledge, self._models = place, knowledge, models
         self._asked_in_runs = asked_in_runs
 
+    def narrowed(self, filters: Mapping[str, Any] | None) -> AtPlace:
+        """Return the same place, where passages must also meet a condition.
+
+        The `filters` of other methods replace the declared filter; this condition is added to it.
+
+        Args:
+            filters: the condition, such as `{"team": "sales"}`; None adds none.
+        """
+        place = replace(self._place, narrow=filters)
+        return AtPlace(place, self._knowledge, self._models, self._asked_in_runs)
+
     async def aquery(self, question: str, **settings: Unpack[RetrievalSettings]) -> QueryResult:
         """Return the best passages for a question, in one ranking, best first.
 
         Named knowledge bases with the same embedder are ranked as if they were one, with the
-        settings of the first of them. Bound ones are searched with their own settings. The scores
-        of different embedders cannot be compared: their passages are ordered by rank, and the
-        result says so in `by_ranks` and in a notice.
+        settings of the first of them, but each with its own declared filter. Bound ones are
+        searched with their own settings. The scores of different embedders cannot be compared:
+        their passages are ordered by rank, and the result says so in `by_ranks` and in a notice.
 
         Args:
             question: any text that is not blank.
@@ -115,7 +126,7 @@ class AtPlace:
         if place.kb_ids:
             leaders = [bindings[at] for at in knowledge.first_alike(handles)]
             bindings = [
-                replace(binding, settings=leader.settings, provenance=leader.provenance)
+                _as_leader(binding, leader)
                 for binding, leader in zip(bindings, leaders, strict=True)
             ]
         each = [binding.settings for binding in bindings]
@@ -353,3 +364,13 @@ class AtPlace:
     explain_query = sync(aexplain_query)
     generate = sync(agenerate)
     astream = stream
+
+
+def _as_leader(binding: ResolvedBinding, leader: ResolvedBinding) -> ResolvedBinding:
+    """Return a binding with the settings of another one, except its filter: what a declaration
+    hides stays hidden beside other knowledge bases."""
+    settings, provenance = leader.settings, leader.provenance
+    if (filters := binding.settings.filters) != settings.filters:
+        settings = settings.model_copy(update={"filters": filters})
+        provenance = provenance | {"filters": binding.provenance["filters"]}
+    return replace(binding, settings=settings, provenance=provenance)

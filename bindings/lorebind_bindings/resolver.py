@@ -126,6 +126,8 @@ class BindingScope:
     task: str | None = None
     agent: str | None = None
     """The agent that answers; None means the task's agent."""
+    narrow: Mapping[str, Any] | None = None
+    """A condition that passages must meet in addition to the filters in effect."""
 
     def bindings(self, **settings: Any) -> list[ResolvedBinding]:
         """Return the bindings to search here; see `resolve`.
@@ -158,7 +160,9 @@ class BindingScope:
         if not entries and anywhere and self.unbound_by() is None:
             entries = {kb.id: {} for kb in self.loaded.project.knowledge_bases}
         return [
-            override(_resolved(self.loaded, kb_id, layer, self.workflow), **settings)
+            self._narrowed(
+                override(_resolved(self.loaded, kb_id, layer, self.workflow), **settings)
+            )
             for kb_id, layer in entries.items()
         ]
 
@@ -172,7 +176,7 @@ class BindingScope:
         """
         (*_, agent) = self._declarations()
         entries = merge_entries(self._entries(), _entries(f"{agent.name}/tools", [tool]))
-        return _resolved(self.loaded, tool.id, entries[tool.id], self.workflow)
+        return self._narrowed(_resolved(self.loaded, tool.id, entries[tool.id], self.workflow))
 
     def unbound_by(self) -> Provenance | None:
         """Return where `knowledge: []` removes the bindings of outer scopes; None if nowhere.
@@ -232,6 +236,14 @@ class BindingScope:
             agent = agent or step.answers_as
         if agent is not None:
             yield _Scope(f"agent/{agent}", loaded.agent(agent, workflow))
+
+    def _narrowed(self, binding: ResolvedBinding) -> ResolvedBinding:
+        if not self.narrow:
+            return binding
+        filters = binding.settings.filters
+        return override(
+            binding, filters={"$and": [filters, self.narrow]} if filters else self.narrow
+        )
 
     def _entries(self) -> Entries:
         entries: Entries = {}

@@ -23,6 +23,7 @@ from lorebind_prompts.citations import address
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lorebind.at_place import AtPlace
     from lorebind.knowledge_base import KnowledgeBase
     from lorebind.project import Project
     from lorebind_config.declarations.project import McpTool
@@ -73,11 +74,15 @@ class Knowledge:
             )
         return self.ids
 
-    def to_search(self, kb_ids: Sequence[str]) -> list[str]:
+    def place(self, kb_ids: Sequence[str]) -> AtPlace:
         """Return the knowledge bases to search; without any, those that the project binds."""
-        bound = [binding.id for binding in BindingScope(self.project.config).resolve()]
-        chosen = kb_ids or [kb_id for kb_id in bound if kb_id in self.ids] or self.some()
-        return list(dict.fromkeys(self.knowledge_base(kb_id).id for kb_id in chosen))
+        chosen = [self.knowledge_base(kb_id).id for kb_id in kb_ids]
+        if not chosen:
+            bound = [binding.id for binding in BindingScope(self.project.config).resolve()]
+            if bound and set(bound) <= set(self.ids):
+                return self.project.at()
+            chosen = [kb_id for kb_id in bound if kb_id in self.ids] or self.some()
+        return self.project.at(*dict.fromkeys(chosen))
 
     def located(self, name: str) -> tuple[KnowledgeBase, str]:
         """Return the knowledge base and the document that an id of `search` names."""
@@ -120,23 +125,16 @@ class Search(Arguments):
     top_k: int | None = Field(None, ge=1, le=50, description="The maximum number of passages.")
 
     async def call(self, knowledge: Knowledge) -> Data:
-        kb_ids = knowledge.to_search(self.knowledge_bases)
-        kbs = [knowledge.knowledge_base(kb_id) for kb_id in kb_ids]
-        declared = kbs[0].handle.retrieval.filters
-        if any(kb.handle.retrieval.filters != declared for kb in kbs):
-            raise UsageError("these knowledge bases have different filters; search one at a time")
-        # A client may narrow the declared filter, but not replace it.
-        where = {"$and": [declared, self.filters]} if declared and self.filters else self.filters
-        settings: Any = {"filters": where, "top_k": self.top_k}
-        if len(kbs) == 1:
-            result = await kbs[0].aquery(self.query, **settings)
-        else:
-            result = await knowledge.project.aquery_many(kb_ids, self.query, **settings)
+        # A client may narrow the filters in effect, but not replace them.
+        place = knowledge.place(self.knowledge_bases).narrowed(self.filters)
+        result = await place.aquery(self.query, top_k=self.top_k)
         results = [
             _entry(match.metadata) | {"text": match.text, "score": match.score}
             for match in result.matches
         ]
-        return _within(knowledge.budget(kbs), {}, results, "set top_k, or knowledge_bases")
+        kbs = [knowledge.knowledge_base(kb_id) for kb_id in (*result.searched, *result.skipped)]
+        more = "set top_k, or knowledge_bases"
+        return _within(knowledge.budget(kbs), results, more, notes=result.notices)
 
 
 class Fetch(Arguments):
@@ -176,7 +174,7 @@ class ListDocuments(Arguments):
         kb = knowledge.knowledge_base(self.knowledge_base)
         documents = await kb.areadable_documents(limit=_PAGE + 1, after=self.after or None)
         entries = [_described(document) for document in documents[:_PAGE]]
-        data = _within(knowledge.budget([kb]), {}, entries, "", key="documents")
+        data = _within(knowledge.budget([kb]), entries, "", key="documents")
         fitting = data["documents"]
         if len(fitting) < len(documents):
             data["note"] = f"there are more; set after to {json.dumps(fitting[-1]['uri'])}"
@@ -217,8 +215,8 @@ class Find(Arguments):
                 for passage in result.passages
             ]
         more = "write a longer pattern, or set id or knowledge_base"
-        note = {"note": f"{cuts[0]}; {more}"} if cuts else {}
-        return _within(knowledge.budget(kbs), note, entries, more)
+        notes = [f"{cuts[0]}; {more}"] if cuts else []
+        return _within(knowledge.budget(kbs), entries, more, notes=notes)
 
 
 class ListKnowledgeBases(Arguments):
@@ -269,24 +267,26 @@ def _described(document: ReadableDocument) -> Data:
 
 def _within(
     budget: int,
-    data: Data,
     entries: Sequence[Data],
     narrow: str,
     *,
+    notes: Sequence[str] = (),
     key: Literal["results", "documents"] = "results",
 ) -> Data:
-    """Return the entries that fit a budget, the first ones first, and how to get the others."""
-    room, fitting = budget - _NOTE_TOKENS, list[Data]()
+    """Return the entries that fit a budget, the first ones first, with the notes about them, and
+    how to get the others."""
+    room, fitting = budget - _NOTE_TOKENS - sum(map(_tokens, notes)), list[Data]()
     for entry in entries:
         room -= _tokens(entry)
         if room < 0 and fitting:
             missing = len(entries) - len(fitting)
-            return {key: fitting, "note": f"{missing} more do not fit; {narrow}"}
+            notes = [*notes, f"{missing} more do not fit; {narrow}"]
+            break
         if room < 0 and "text" in entry:
             left = 4 * max(0, room + _tokens(entry["text"]))
             entry = {**entry, "text": f"{entry['text'][:left]}…"}
         fitting.append(entry)
-    return {key: fitting, **data}
+    return {key: fitting, **({"note": "; ".join(notes)} if notes else {})}
 
 
 def _tokens(value: Any) -> int:

@@ -258,6 +258,49 @@ async def test_a_declared_filter_holds(tmp_path: Path) -> None:
         )
 
 
+async def test_several_are_searched_with_their_own_filters(tmp_path: Path) -> None:
+    """Two filters hold side by side, also with that of a client, and a note says how passages of
+    different embedders are ordered."""
+
+    def filtered(kb_id: str, uri: str, embedder: str = "words") -> dict[str, Any]:
+        retrieval = {"filters": {"uri": uri}}
+        return HANDBOOK | {"id": kb_id, "embedder": embedder, "retrieval": retrieval}
+
+    small = {"id": "small", "provider": "hashing", "config": {"dimension": 64}}
+    declared = {
+        **PROJECT,
+        "embedders": [*PROJECT["embedders"], small],
+        "knowledge_bases": [
+            filtered("back", "inline:returns"),
+            filtered("out", "inline:shipping"),
+            filtered("elsewhere", "inline:shipping", "small"),
+        ],
+    }
+    async with (
+        Project.load(write_project(tmp_path, declared)) as project,
+        in_memory(project) as client,
+    ):
+        for kb in project.config.project.knowledge_bases:
+            await project.aingest(kb.id)
+
+        async def found(*kb_ids: str, **more: Any) -> tuple[list[str], str]:
+            asked = {"query": "goods days", "knowledge_bases": kb_ids, **more}
+            answer = data(await client.call_tool("search", asked))
+            return [entry["id"] for entry in answer["results"]], answer.get("note", "")
+
+        back, out = FETCHED.replace("handbook", "back"), "lorebind://out/inline%3Ashipping"
+        ids, note = await found("back", "out")
+        assert (sorted(ids), note) == ([back, out], "")
+        of_project = await project.aquery_many(["back", "out"], "goods days")
+        assert [match.metadata["kb_id"] for match in of_project] == [
+            entry.split("/")[2] for entry in ids
+        ]
+        assert await found("back", "out", filters={"uri": "inline:returns"}) == ([back], "")
+        ids, note = await found()
+        assert sorted(ids) == [back, "lorebind://elsewhere/inline%3Ashipping", out]
+        assert "their passages are ordered by rank" in note
+
+
 IDS = ["handbook", FETCHED, ["handbook"], ["handbook", "handbook"], "returns", {"uri": "x"}]
 JSON = st.sampled_from(IDS) | st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),

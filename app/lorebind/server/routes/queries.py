@@ -87,9 +87,9 @@ class QueryOfSeveral(Query):
     knowledge_bases: list[str] = Field(
         [],
         max_length=100,
-        description="The ids of the knowledge bases. The settings of the first apply to all with "
-        "its embedder. By default those that are bound at the place; without a place those that "
-        "the project binds, or else all, each with its own settings.",
+        description="The ids of the knowledge bases. The settings of the first, except its filter, "
+        "apply to all with its embedder. By default those that are bound at the place; without a "
+        "place those that the project binds, or else all, each with its own settings.",
     )
     workflow: str | None = Field(
         None, description="The workflow in which ids are looked up, or whose bindings are searched."
