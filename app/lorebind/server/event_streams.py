@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.requests import ClientDisconnect
@@ -18,7 +18,14 @@ from lorebind.server.problems import ProblemError, problem_of
 from lorebind_config.errors import LorebindError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Callable,
+        Coroutine,
+        Iterator,
+        Mapping,
+    )
 
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
@@ -26,6 +33,8 @@ if TYPE_CHECKING:
     from lorebind.server.server import Server
     from lorebind_bindings.workflow.events.events import RunEvent
     from lorebind_bindings.workflow.run_stream import RunStream
+
+T = TypeVar("T")
 
 MEDIA_TYPE = "text/event-stream"
 
@@ -167,6 +176,30 @@ def events_of(
     return EventStream(server, content())
 
 
+@asynccontextmanager
+async def ahead(items: AsyncGenerator[T, None]) -> AsyncIterator[AsyncGenerator[T, None]]:
+    """Begin to wait for the first of some items when the block begins, and close them at its end.
+
+    Yields the items.
+    """
+    first = asyncio.create_task(_next(items))
+
+    async def every() -> AsyncGenerator[T, None]:
+        item = await first
+        while item is not None:
+            yield item
+            item = await _next(items)
+
+    try:
+        await asyncio.sleep(0)  # lets the task begin
+        async with aclosing(every()) as following:
+            yield following
+    finally:
+        await _end(first)
+        first.cancelled() or first.exception()  # otherwise, the event loop logs it
+        await items.aclose()
+
+
 async def answer_with_events(request: Request, server: Server, run: RunStream) -> EventStream:
     """Answer with the events of a run after it has begun, then `run_end` with the result.
 
@@ -265,8 +298,8 @@ def stopped(thread_id: str) -> ProblemError:
     return ProblemError("draining", detail, {"thread_id": thread_id}, {"Retry-After": "5"})
 
 
-async def _next(events: AsyncGenerator[bytes, None]) -> bytes | None:
-    return await anext(events, None)
+async def _next(items: AsyncGenerator[T, None]) -> T | None:
+    return await anext(items, None)
 
 
 async def _end(task: asyncio.Task[Any] | None) -> None:

@@ -283,20 +283,20 @@ async def test_several_are_searched_with_their_own_filters(tmp_path: Path) -> No
         for kb in project.config.project.knowledge_bases:
             await project.aingest(kb.id)
 
-        async def found(*kb_ids: str, **more: Any) -> tuple[list[str], str]:
+        async def search(*kb_ids: str, **more: Any) -> tuple[list[str], str]:
             asked = {"query": "goods days", "knowledge_bases": kb_ids, **more}
             answer = data(await client.call_tool("search", asked))
             return [entry["id"] for entry in answer["results"]], answer.get("note", "")
 
         back, out = FETCHED.replace("handbook", "back"), "lorebind://out/inline%3Ashipping"
-        ids, note = await found("back", "out")
+        ids, note = await search("back", "out")
         assert (sorted(ids), note) == ([back, out], "")
         of_project = await project.aquery_many(["back", "out"], "goods days")
         assert [match.metadata["kb_id"] for match in of_project] == [
             entry.split("/")[2] for entry in ids
         ]
-        assert await found("back", "out", filters={"uri": "inline:returns"}) == ([back], "")
-        ids, note = await found()
+        assert await search("back", "out", filters={"uri": "inline:returns"}) == ([back], "")
+        ids, note = await search()
         assert sorted(ids) == [back, "lorebind://elsewhere/inline%3Ashipping", out]
         assert "their passages are ordered by rank" in note
 

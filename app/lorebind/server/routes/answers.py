@@ -14,7 +14,7 @@ from lorebind.plain_data import as_data
 from lorebind.server.answers import Answered, Prompt
 from lorebind.server.bodies import Body, Whole
 from lorebind.server.etags import json_response
-from lorebind.server.event_streams import MEDIA_TYPE, encode, events_of, prefers_events
+from lorebind.server.event_streams import MEDIA_TYPE, ahead, encode, events_of, prefers_events
 from lorebind.server.problems import ProblemError
 from lorebind.server.request_tasks import while_connected
 from lorebind.server.routes.queries import Question, Settings
@@ -118,9 +118,10 @@ async def answer(
 
 
 async def _events(stream: AnswerStream, seconds: float) -> AsyncGenerator[bytes, None]:
-    yield encode("retrieval", {"results": _results(stream)})
     cited = 0
-    async with aclosing(in_time(stream, seconds)) as parts:
+    async with ahead(in_time(stream, seconds)) as parts:
+        # The model is called by now, and works while the client gets the passages.
+        yield encode("retrieval", {"results": _results(stream)})
         async for part in parts:
             yield encode("text", {"text": part})
             if "]" in part:  # a marker may be complete now

@@ -9,7 +9,6 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -17,7 +16,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from lorebind.server.bodies import Body
 from lorebind.server.etags import json_response
-from lorebind.server.event_streams import MEDIA_TYPE, events_of
+from lorebind.server.event_streams import MEDIA_TYPE, ahead, events_of
 from lorebind.server.problems import ProblemError, openai_error
 from lorebind.server.request_tasks import while_connected
 from lorebind.server.routes.answers import in_time
@@ -298,8 +297,8 @@ async def _chunks(
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
         return _data({**head, "choices": [choice]})
 
-    yield chunk({"role": "assistant", "content": ""})
-    async with aclosing(in_time(stream, seconds)) as parts:
+    async with ahead(in_time(stream, seconds)) as parts:
+        yield chunk({"role": "assistant", "content": ""})
         async for part in parts:
             yield chunk({"content": part})
     answer = stream.answer
