@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -11,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from lorebind.server.failure_log import OutageLog
-from lorebind.server.problems import ProblemError, problem_of
+from lorebind.server.problems import RETRY_SECONDS, ProblemError, problem_of
 from lorebind.server.state.runs import BEAT_SECONDS, UnderWayError
 from lorebind_config.errors import LorebindError
 from lorebind_config.namespace import Namespace, tenant
@@ -91,6 +92,8 @@ class BackgroundRuns(ABC, Generic[E]):
         self.most: int | None = None
         """Number of runs that this process works on at the same time. None means all that are
         requested here or have lost their process; 0 leaves all to others."""
+        self.most_requested: int | None = None
+        """Number of runs here at which further requests are refused. None for no limit."""
         self._watching: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         self._taking = asyncio.Lock()
@@ -126,6 +129,7 @@ class BackgroundRuns(ABC, Generic[E]):
 
         Raises:
             KeyTakenError, UnderWayError: another run has the key or the namespace.
+            ProblemError: too many runs are under way here. Nothing is stored.
             LorebindError: one of `refusals`. Nothing is stored.
         """
         while True:
@@ -145,6 +149,9 @@ class BackgroundRuns(ABC, Generic[E]):
                     raise
                 continue
             if is_new and not self.are_for_workers:
+                if len(self._under_way) >= (self.most_requested or math.inf):
+                    await call(self.runs.forget, run)
+                    raise self._full()
                 under_way: UnderWay[E] | None = self._start(run, waits=waits)
             else:
                 under_way = self._under_way.get(run.run_id)
@@ -310,6 +317,13 @@ class BackgroundRuns(ABC, Generic[E]):
             self._under_way.pop(run.run_id, None)
             if self.most:
                 self.wake()  # it has time for another one
+
+    def _full(self) -> ProblemError:
+        detail = (
+            f"this server already works on {self.most_requested} runs in the background; try again "
+            "later, or raise `server: { background_runs: … }`"
+        )
+        return ProblemError("rate_limited", detail, headers={"Retry-After": str(RETRY_SECONDS)})
 
     def _is_refused(self, under_way: UnderWay[E]) -> bool:
         """Whether the run could not begin, so that its request is refused and nothing is stored."""

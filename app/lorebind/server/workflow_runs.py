@@ -82,6 +82,7 @@ class WorkflowRuns(BackgroundRuns[WorkflowEvents]):
             log_failure: logs unexpected errors.
         """
         super().__init__(runs, log_failure)
+        self.most_requested = project.config.project.server.background_runs
         self._project, self._place = project, place
         self._stored = StoredEvents(database, project.name)
         self._writer = EventWriter(self._stored, runs.owner)
@@ -108,7 +109,7 @@ class WorkflowRuns(BackgroundRuns[WorkflowEvents]):
             digest: as for `request`.
 
         Raises:
-            KeyTakenError: as for `request`.
+            KeyTakenError, ProblemError: as for `request`.
             LorebindError: the run could not begin. Nothing is stored.
         """
         namespace = self.namespace(request.workflow)

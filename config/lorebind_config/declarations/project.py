@@ -73,6 +73,14 @@ class ServerDeclaration(Declaration):
         description="Time limit of an answer of a chat model, in seconds. All other requests must "
         "be answered within 30 seconds.",
     )
+    background_runs: int = Field(
+        200,
+        ge=1,
+        le=100_000,
+        description="Maximum number of runs of workflows that a server works on in the background "
+        "at the same time. It refuses others with status 429. Runs that wait for an answer do not "
+        "count.",
+    )
     max_pack_mb: int = Field(
         2048,
         ge=1,

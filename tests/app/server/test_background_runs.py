@@ -85,6 +85,26 @@ def events_in(text: str) -> list[tuple[int, str, dict[str, Any]]]:
     return events
 
 
+async def test_there_are_not_too_many(tmp_path: Path) -> None:
+    """A run beyond the limit is refused and not stored; the next one begins when one has ended."""
+    async with in_process(tmp_path) as (server, api):
+        assert server.workflow_runs.most_requested == 200
+        server.workflow_runs.most_requested = 1
+        key = {"Idempotency-Key": "a"}
+        where, _ = await begin(api, "slow/runs", slow("a", 0.5), **key)
+        assert (await begin(api, "slow/runs", slow("a", 0.5), **key))[0] == where
+        headers = {**ASYNC, "Idempotency-Key": "b"}
+        refused = await api.post("/workflows/slow/runs", json=slow("b"), headers=headers)
+        assert problem(refused) == (429, "rate_limited")
+        assert refused.headers["retry-after"] == "5"
+        assert "raise `server: { background_runs: … }`" in refused.json()["detail"]
+        assert len((await api.get("/workflows/slow/runs")).json()["items"]) == 1
+        await until(api, where, "completed")
+        where, _ = await begin(api, "slow/runs", slow("b"), **key | {"Idempotency-Key": "b"})
+        await until(api, where, "completed")
+    assert noted(tmp_path, "b") == 1
+
+
 async def test_a_run_outlives_its_request(tmp_path: Path) -> None:
     """Several readers get all events, also late ones, and those that reconnect the rest."""
     async with in_process(tmp_path) as (_, api):
