@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lorebind import Project
 from lorebind.server.app import make_api
+from lorebind.server.openapi import TENANT_HEADER
 from lorebind.server.server import TOKEN, Server
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ def _route(route: str, operation: Schema) -> Iterator[str]:
     yield ""
     yield _paragraphs(operation["description"])
     yield ""
-    if parameters := operation.get("parameters"):
+    # The beginning of the page says it of all routes.
+    parameters = [each for each in operation.get("parameters", ()) if each != TENANT_HEADER]
+    if parameters:
         yield "| parameter | in | type | default | what it is |"
         yield "| --- | --- | --- | --- | --- |"
         for each in parameters:

@@ -9,7 +9,15 @@ from typing import Annotated
 import typer
 
 from lorebind.cli.documents import DocumentArgument
-from lorebind.cli.options import IdArgument, Output, OutputOption, ProjectOption, WorkflowOption
+from lorebind.cli.inputs import filter_values
+from lorebind.cli.options import (
+    FiltersOption,
+    IdArgument,
+    Output,
+    OutputOption,
+    ProjectOption,
+    WorkflowOption,
+)
 from lorebind.cli.printing import print_data, print_table
 from lorebind.cli.target import open_read_only, open_target
 from lorebind.cli.terminal import print_line, visible
@@ -30,6 +38,7 @@ def find(
     document: Annotated[
         str | None, typer.Option("--document", "-d", help="The uri of the only document to search.")
     ] = None,
+    filters: FiltersOption = None,
     limit: Annotated[
         int, typer.Option("--limit", min=1, max=1000, help="The maximum number of passages.")
     ] = 100,
@@ -43,7 +52,8 @@ def find(
     """
     with open_target(project) as loaded:
         kb = loaded.knowledge_base(kb_id, workflow=workflow)
-        result = kb.find(pattern, regex=regex, document=document, limit=limit)
+        where = filter_values(filters or []) or None
+        result = kb.find(pattern, regex=regex, document=document, filters=where, limit=limit)
     if output is not Output.table:
         print_data(result, output)
     else:
@@ -65,6 +75,7 @@ def fetch(
         str | None,
         typer.Option("--lines", "-l", metavar="FIRST-LAST", help="As 10-20, 10- or 10."),
     ] = None,
+    filters: FiltersOption = None,
     workflow: WorkflowOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
@@ -73,7 +84,8 @@ def fetch(
     first, last = _range(lines) if lines is not None else (1, None)
     with open_target(project) as loaded:
         kb = loaded.knowledge_base(kb_id, workflow=workflow)
-        result = kb.fetch(document, first_line=first, last_line=last)
+        where = filter_values(filters or []) or None
+        result = kb.fetch(document, first_line=first, last_line=last, filters=where)
     if output is not Output.table:
         print_data(result, output)
         return

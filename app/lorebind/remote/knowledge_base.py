@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import time
@@ -126,15 +127,27 @@ class RemoteKnowledgeBase:
         return read(list[MetadataField], self._get("/fields")["items"])
 
     def find(
-        self, pattern: str, *, regex: bool = False, document: str | None = None, limit: int = 100
+        self,
+        pattern: str,
+        *,
+        regex: bool = False,
+        document: str | None = None,
+        filters: Mapping[str, Any] | None = None,
+        limit: int = 100,
     ) -> FindResult:
         settings = {"regex": regex, "document": document, "limit": limit}
-        return read(FindResult, self._get("/find", pattern=pattern, **settings))
+        where = _parameter(filters)
+        return read(FindResult, self._get("/find", pattern=pattern, filters=where, **settings))
 
     def fetch(
-        self, document: str, *, first_line: int = 1, last_line: int | None = None
+        self,
+        document: str,
+        *,
+        first_line: int = 1,
+        last_line: int | None = None,
+        filters: Mapping[str, Any] | None = None,
     ) -> DocumentLines:
-        lines = {"first_line": first_line, "last_line": last_line}
+        lines = {"first_line": first_line, "last_line": last_line, "filters": _parameter(filters)}
         return read(DocumentLines, self._get("/fetch", document=document, **lines))
 
     def runs(self, *, limit: int | None = None) -> list[RunInfo]:
@@ -304,3 +317,7 @@ def _run_info(run: Mapping[str, Any]) -> RunInfo:
     data |= {"started_at": run["requested_at"], "ended_at": run["finished_at"]}
     strategy, error = run["request"].get("strategy", "upsert"), run["error"] or {}
     return read(RunInfo, {**data, "strategy": strategy, "error": error.get("detail", "")})
+
+
+def _parameter(filters: Mapping[str, Any] | None) -> str | None:
+    return None if filters is None else json.dumps(dict(filters))

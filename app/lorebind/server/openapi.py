@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind.server.middleware.guard import OPEN
 from lorebind.server.problems import MEDIA_TYPE, STATUS
 from lorebind.server.server import PREFIX, TOKEN
+from lorebind.server.state.tokens import LONGEST_NAME
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -54,6 +55,14 @@ IF_ABSENT: dict[str, Any] = _IF_NONE_MATCH | {
     "description": "`*`: create the resource only if it does not exist."
 }
 """The header of creations, for `openapi_extra`."""
+TENANT_HEADER: dict[str, Any] = {
+    "name": "X-Tenant-ID",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME},
+    "description": "The tenant, if the token is for several. By default its only one.",
+}
+"""The header of all routes that need a token."""
 
 
 def operation_id(route: APIRoute) -> str:
@@ -62,7 +71,7 @@ def operation_id(route: APIRoute) -> str:
 
 
 def describe(app: FastAPI) -> None:
-    """Add to the document what all routes have in common: tokens and ETags."""
+    """Add to the document what all routes have in common: tokens, tenants and ETags."""
     document_of_routes = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -75,6 +84,8 @@ def describe(app: FastAPI) -> None:
             for method, operation in operations.items():
                 every = [] if path in OPEN else [{TOKEN: ["read"]}]
                 operation.setdefault("security", every)
+                if path not in OPEN:
+                    operation.setdefault("parameters", []).append(TENANT_HEADER)
                 content = operation["responses"].get("200", {}).get("content", {})
                 if method == "get" and path.startswith(PREFIX) and "application/json" in content:
                     operation.setdefault("parameters", []).append(_IF_NONE_MATCH)

@@ -83,6 +83,8 @@ several = query_several.sync(client=api, body=QueryOfSeveral("tours and goods"))
 assert several.searched == ["handbook", "tours"]
 assert not several.by_ranks
 passages = find.sync("tours", client=api, pattern="LEAVE").passages
+other = find.sync("tours", client=api, pattern="LEAVE", x_tenant_id="other")
+assert other.code.value == "tenant_forbidden", other
 assert passages[0].lines[0].text == "Tours leave at 10."
 assert fetch.sync("tours", client=api, document=passages[0].uri).text == "Tours leave at 10."
 answered = answer.sync(client=api, body=AnswerRequest("When can I return goods?"))
@@ -111,6 +113,9 @@ def test_names_are_unique_and_stable(api: httpx.Client) -> None:
     for name, model in models.items():  # a client has a class for a property without a name, too
         names += {f"{name}{key}".replace("_", "").lower() for key in model.get("properties", ())}
     assert len(set(names)) == len(names)
+    for path, operation in operations(document):
+        headers = [each["name"] for each in operation.get("parameters", ())]
+        assert ("X-Tenant-ID" in headers) is (path not in OPEN)
     rights: dict[str, str] = {}
     for path, operation in operations(document):
         (token,) = [{"token": []}] if path in OPEN else operation["security"]

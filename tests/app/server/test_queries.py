@@ -129,6 +129,10 @@ def test_exact_words_and_lines(api: httpx.Client) -> None:
     assert read["text"] == "Shipping takes five working days."
     assert (read["first_line"], read["last_line"], read["gaps"]) == (1, 1, [])
     assert read["chunk_ids"] == [passage["id"]]
+    other = {"filters": json.dumps({"uri": "inline:returns"})}
+    assert api.get(f"{here}/find", params={"pattern": "takes", **other}).json()["passages"] == []
+    hidden = api.get(f"{here}/fetch", params={"document": passage["uri"], **other})
+    assert problem(hidden) == (404, "not_found")
 
 
 @pytest.mark.parametrize(
@@ -137,6 +141,9 @@ def test_exact_words_and_lines(api: httpx.Client) -> None:
         ("find", {}, (422, "invalid_request")),
         ("find", {"pattern": " "}, (422, "invalid_request")),
         ("find", {"pattern": "(a", "regex": "true"}, (422, "invalid_request")),
+        ("find", {"pattern": "x", "filters": "[1]"}, (422, "invalid_request")),
+        ("find", {"pattern": "x", "filters": '{"$x": 1}'}, (422, "invalid_request")),
+        ("fetch", {"document": "inline:returns", "filters": "{"}, (422, "invalid_request")),
         ("find", {"pattern": "x\0"}, None),
         ("find", {"pattern": "x", "document": "a\0"}, (404, "not_found")),
         ("fetch", {}, (422, "invalid_request")),

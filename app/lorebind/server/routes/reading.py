@@ -3,9 +3,10 @@ index has nothing of."""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 
 from lorebind.knowledge_base import KnowledgeBase
 from lorebind.plain_data import as_data
@@ -13,7 +14,7 @@ from lorebind.server.answers import DocumentText, Fields, FoundLines, PageOf
 from lorebind.server.etags import conditional
 from lorebind.server.paging import Paging
 from lorebind.server.server import SeenKnowledgeBase
-from lorebind_config.errors import NotFoundError
+from lorebind_config.errors import NotFoundError, UsageError
 from lorebind_knowledge.ingest.report import Skipped
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["documents"])
@@ -32,6 +33,30 @@ LastLine = Annotated[
 ]
 
 
+async def _filters(
+    filters: Annotated[
+        str | None,
+        Query(
+            description="Conditions on the metadata, as a JSON object. By default the `filters` "
+            "that the knowledge base declares.",
+            examples=['{"team": "sales"}'],
+        ),
+    ] = None,
+) -> dict[str, Any] | None:
+    if filters is None:
+        return None
+    try:
+        conditions = json.loads(filters)
+    except (ValueError, RecursionError):
+        conditions = None
+    if not isinstance(conditions, dict):
+        raise UsageError('filters must be a JSON object, such as {"team": "sales"}')
+    return conditions
+
+
+OfFilters = Annotated[dict[str, Any] | None, Depends(_filters)]
+
+
 @router.get("/find", response_model=FoundLines)
 async def find(
     request: Request,
@@ -41,6 +66,7 @@ async def find(
     document: Annotated[
         str | None, Query(description="The id or the uri of the only document to search.")
     ] = None,
+    filters: OfFilters = None,
     limit: Limit = 100,
 ) -> Any:
     """Return the lines that contain a text, or match a regular expression, in any case of letters.
@@ -49,7 +75,7 @@ async def find(
     """
     if document is not None:
         storable_name(kb, document)
-    result = await kb.afind(pattern, regex=regex, document=document, limit=limit)
+    result = await kb.afind(pattern, regex=regex, document=document, filters=filters, limit=limit)
     return conditional(request, as_data(result))
 
 
@@ -60,10 +86,11 @@ async def fetch(
     document: Annotated[str, Query(description="The id or the uri of the document.")],
     first_line: FirstLine = 1,
     last_line: LastLine = None,
+    filters: OfFilters = None,
 ) -> Any:
     """Return the text of a document, or of some of its lines, as the index has it."""
     name = storable_name(kb, document)
-    lines = await kb.afetch(name, first_line=first_line, last_line=last_line)
+    lines = await kb.afetch(name, first_line=first_line, last_line=last_line, filters=filters)
     return conditional(request, as_data(lines))
 
 
