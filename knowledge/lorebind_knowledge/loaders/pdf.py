@@ -5,17 +5,19 @@ from __future__ import annotations
 import ctypes
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
     MAX_CHARACTERS,
+    MOST_TABLES,
     Anchor,
     Heading,
     LoadedDocument,
+    Table,
     title_of,
     well_formed,
 )
@@ -45,10 +47,32 @@ _NO_TITLE = re.compile(
 _APPLICATION = re.compile(r"(?i)^microsoft (word|powerpoint|excel) - ")
 
 
-def load_pdf(data: bytes, uri: str) -> LoadedDocument:
+class PageText(NamedTuple):
+    """The text of a page, and its tables with offsets in this text."""
+
+    text: str
+    tables: tuple[Table, ...] = ()
+    continues: bool = False
+    """Whether the first table continues the last one of the page before."""
+
+
+ReadPage: TypeAlias = Callable[[int, Any, Any], PageText]
+"""Reads a page by its number, from 0, from PDFium's objects for the page and its text."""
+
+
+def _plain_page(number: int, page: Any, content: Any) -> PageText:
+    return PageText(clean_text(content.get_text_range()))
+
+
+def load_pdf(data: bytes, uri: str, read_page: ReadPage = _plain_page) -> LoadedDocument:
     """Load a PDF. Pages are separated by a blank line, and bookmarks are the headings.
 
     A heading starts where its page contains its title, or else at the start of the page.
+
+    Args:
+        data: the whole document.
+        uri: its path or URL.
+        read_page: reads each page.
 
     Raises:
         SourceError: it is encrypted, broken or too long.
@@ -58,7 +82,7 @@ def load_pdf(data: bytes, uri: str) -> LoadedDocument:
     with _PDFIUM:
         try:
             with closing(pdfium.PdfDocument(data)) as pdf:
-                pages = _pages(pdf, uri)
+                pages = _pages(pdf, uri, read_page)
                 title = _title(pdf.get_metadata_value("Title")) or title_of(uri)
                 bookmarks = list(_bookmarks(pdf))
                 properties = _properties(pdf)
@@ -67,24 +91,31 @@ def load_pdf(data: bytes, uri: str) -> LoadedDocument:
             if code in (_PASSWORD, _SECURITY):
                 raise SourceError(f"{uri}: is encrypted; save it without a password") from error
             raise SourceError(f"{uri}: a broken PDF: {error}") from error
-    text = _BETWEEN_PAGES.join(pages)
-    lengths = (len(page) + len(_BETWEEN_PAGES) for page in pages[:-1])
+    text = _BETWEEN_PAGES.join(page.text for page in pages)
+    lengths = (len(page.text) + len(_BETWEEN_PAGES) for page in pages[:-1])
     starts = tuple(accumulate(lengths, initial=0))
     headings = tuple(_headings(text, starts, bookmarks))
     anchors = tuple(Anchor(start, "page", number) for number, start in enumerate(starts, 1))
     return LoadedDocument(
-        text, title, headings, format="pdf", anchors=anchors, properties=properties
+        text,
+        title,
+        headings,
+        format="pdf",
+        anchors=anchors,
+        tables=_tables(pages, starts),
+        properties=properties,
     )
 
 
-def _pages(pdf: Any, uri: str) -> list[str]:
+def _pages(pdf: Any, uri: str, read_page: ReadPage) -> list[PageText]:
     if len(pdf) > MAX_PAGES:
         raise SourceError(f"{uri}: has {len(pdf):,} pages, more than {MAX_PAGES:,}; split it")
-    pages: list[str] = []
+    pages: list[PageText] = []
     length = 0
     for number in range(len(pdf)):
-        pages.append(_page_text(pdf, number))
-        length += len(pages[-1]) + len(_BETWEEN_PAGES)
+        with closing(pdf[number]) as page, closing(page.get_textpage()) as content:
+            pages.append(read_page(number, page, content))
+        length += len(pages[-1].text) + len(_BETWEEN_PAGES)
         if length > MAX_CHARACTERS:
             raise SourceError(
                 f"{uri}: the first {number + 1} pages alone have more than "
@@ -93,9 +124,23 @@ def _pages(pdf: Any, uri: str) -> list[str]:
     return pages
 
 
-def _page_text(pdf: Any, number: int) -> str:
-    with closing(pdf[number]) as page, closing(page.get_textpage()) as content:
-        text: str = content.get_text_range()
+def _tables(pages: list[PageText], starts: tuple[int, ...]) -> tuple[Table, ...]:
+    """Return the tables with offsets in the whole text; one that continues becomes longer."""
+    tables: list[Table] = []
+    for page, start in zip(pages, starts, strict=True):
+        for number, table in enumerate(page.tables):
+            moved = table.moved(start)
+            if page.continues and number == 0:
+                tables[-1] = tables[-1]._replace(end=moved.end)
+            else:
+                tables.append(moved)
+            if len(tables) == MOST_TABLES:
+                return tuple(tables)
+    return tuple(tables)
+
+
+def clean_text(text: str) -> str:
+    """Return PDFium's text with lines that end with `\\n`, and without hyphens of word breaks."""
     return well_formed(_BROKEN_WORD.sub("", text).replace("\r\n", "\n").replace("\r", "\n")).strip()
 
 

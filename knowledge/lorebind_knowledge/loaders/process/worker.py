@@ -37,6 +37,7 @@ The process that sent the job ends it at the limit, unless that process is gone.
 
 _LOADERS = {
     "pdf": "lorebind_knowledge.loaders.pdf:load_pdf",
+    "pdf_tables": "lorebind_knowledge.loaders.pdf_tables:load_pdf_with_tables",
     "docx": "lorebind_knowledge.loaders.office.docx:load_docx",
     "pptx": "lorebind_knowledge.loaders.office.pptx:load_pptx",
     "xlsx": "lorebind_knowledge.loaders.office.xlsx:load_xlsx",
@@ -47,7 +48,7 @@ _LOADERS = {
     "trafilatura": "lorebind_knowledge.loaders.html.page:load_with_trafilatura",
 }
 FORMATS = frozenset(_LOADERS)
-"""Formats of libraries that need limits, and the extractors of HTML."""
+"""Formats of libraries that need limits, PDF with tables, and the extractors of HTML."""
 
 
 def loader_of(form: str) -> Callable[[bytes, str], LoadedDocument]:
