@@ -5,7 +5,7 @@
 Each format has its own knowledge base with the same four tables of 48 rows, see
 `table_documents.py`. A passage is right if a line of it has the tool and the number of the answer.
 `first`: the share of questions whose first passage is right. `MRR`: the mean reciprocal rank of
-the first right passage among ten.
+the first right passage among ten. `pdf` has the setting `tables`, `plain pdf` does not.
 """
 
 from __future__ import annotations
@@ -32,18 +32,21 @@ def main() -> None:
     parser.add_argument("--embedder", default="local", help="a provider; default: local")
     arguments = parser.parse_args()
     for form in arguments.formats.split(","):
-        measure(form, form, arguments)
+        if form == "pdf":
+            measure("plain pdf", form, arguments)
+        measure(form, form, arguments, pdf={"tables": True})
 
 
-def measure(name: str, suffix: str, arguments: argparse.Namespace, **settings: Any) -> None:
+def measure(name: str, suffix: str, arguments: argparse.Namespace, **preprocess: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for file, content in files(suffix).items():
             Path(folder, file).write_bytes(content)
-        source = {"type": "file_glob", "path": f"*.{suffix}", **settings}
+        source = {"type": "file_glob", "path": f"*.{suffix}"}
+        kb = {"id": "docs", "sources": [source], "preprocess": preprocess}
         declared = {
             "name": "tables",
             "embedders": [{"id": "default", "provider": arguments.embedder}],
-            "knowledge_bases": [{"id": "docs", "sources": [source]}],
+            "knowledge_bases": [kb],
         }
         with Project.build(declared, root=folder) as project:
             chunks = project.ingest("docs").chunks["total"]

@@ -214,6 +214,7 @@ class KnowledgeHandle:
             remove_html=declaration.preprocess.remove_html,
             steps=make_steps(declaration.preprocess.steps, environment),
             html_extractor=declaration.preprocess.html.extractor,
+            pdf_tables=declaration.preprocess.pdf.tables,
             language=declaration.language,
             loading=self._parts.loading,
             large_chunks=declaration.chunking.exceeds_default,

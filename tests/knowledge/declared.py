@@ -183,6 +183,7 @@ preprocess = some(
     dedupe=st.booleans(),
     remove_html=st.booleans(),
     html=some(extractor=st.sampled_from(["built_in", "trafilatura"])),
+    pdf=some(tables=st.booleans()),
     steps=st.lists(
         with_(
             {"function": factory_path},

@@ -20,8 +20,13 @@ def pdf_bytes(
     title: str = "",
     bookmarks: Sequence[tuple[str, int]] = (),
     trailer: str = "",
+    drawn: Sequence[str] = (),
+    page_entries: str = "",
 ) -> bytes:
-    """Return a PDF with a line of text for each line of its pages, according to ISO 32000-1."""
+    """Return a PDF with a line of text for each line of its pages, according to ISO 32000-1.
+
+    `drawn` are operators that each page has after its text, see `pdf_grid`.
+    """
     count = len(pages)
     first_bookmark = 5 + 2 * count
     kids = " ".join(f"{5 + 2 * number} 0 R" for number in range(count))
@@ -36,8 +41,9 @@ def pdf_bytes(
     for number, page in enumerate(pages):
         lines = "".join(f"({line}) Tj T* " for line in page.split("\n"))
         content = f"BT /F1 12 Tf 14 TL 72 720 Td {lines}ET" if page else "0.5 g 72 72 100 100 re f"
+        content += f"\n{drawn[number]}" if drawn else ""
         objects += [
-            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] "
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] {page_entries} "
             f"/Resources << /Font << /F1 3 0 R >> >> /Contents {6 + 2 * number} 0 R >>",
             f"<< /Length {len(content)} >>\nstream\n{content}\nendstream",
         ]
@@ -56,6 +62,18 @@ def pdf_bytes(
     end = f"xref\n0 {size}\n0000000000 65535 f \n{table}"
     end += f"trailer\n<< /Size {size} /Root 1 0 R /Info 4 0 R {trailer} >>\n"
     return bytes(written) + f"{end}startxref\n{len(written)}\n%%EOF\n".encode()
+
+
+def pdf_grid(rows: Sequence[Sequence[str]], top: int = 700, width: int = 90) -> str:
+    """Return the operators that draw a table with lines around its cells, for `drawn`."""
+    operators = []
+    for line, cells in enumerate(rows, 1):
+        for column, cell in enumerate(cells):
+            x, y = 72 + column * width, top - line * 16
+            operators.append(
+                f"{x} {y} {width} 16 re S BT /F1 9 Tf {x + 3} {y + 5} Td ({cell}) Tj ET"
+            )
+    return "\n".join(operators)
 
 
 def docx_bytes(document: Document) -> bytes:

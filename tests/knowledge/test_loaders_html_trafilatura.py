@@ -166,7 +166,7 @@ async def test_only_pages_are_read_again(bench: Bench, monkeypatch: pytest.Monke
     assert not [text for text in await bench.texts() if "Advertisement" in text]
     assert (await bench.ingest()).documents == nothing
     with monkeypatch.context() as another:
-        another.setattr(preparation, "trafilatura_version", lambda: "99.0")
+        another.setattr(preparation, "library_version", lambda _: "99.0")
         assert (await bench.ingest()).documents == again
     bench.change(html_extractor="built_in")
     assert (await bench.ingest()).documents == again

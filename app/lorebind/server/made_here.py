@@ -39,8 +39,9 @@ ALLOWED: Mapping[str, str] = {
     "FetchConfig": "timeout_seconds max_redirects",
     "ChunkingDeclaration": "strategy unit size overlap language semantic",
     "SemanticDeclaration": "breakpoints threshold structural_weight window min_tokens max_tokens",
-    "PreprocessDeclaration": "dedupe remove_html html",
+    "PreprocessDeclaration": "dedupe remove_html html pdf",
     "HtmlDeclaration": "extractor",
+    "PdfDeclaration": "tables",
     "RetrievalDeclaration": "strategy top_k min_score min_score_on max_tokens filters signals"
     " fusion mmr_lambda rerank condense max_per_document neighbours inject_as render on_weak"
     " fallback min_results stages on_error tool_fallback read_tools",

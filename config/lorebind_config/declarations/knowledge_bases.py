@@ -24,6 +24,17 @@ class HtmlDeclaration(Declaration):
     )
 
 
+class PdfDeclaration(Declaration):
+    """Settings for converting PDF to text."""
+
+    tables: bool = Field(
+        False,
+        description="Whether to read tables that have lines around their cells as rows, as in "
+        "other formats (extra `tables`). It takes about a tenth of a second for each page with "
+        "lines.",
+    )
+
+
 class DocumentTransformBase(Declaration):
     """The base of all steps between loading and chunking, including those of plugins."""
 
@@ -64,6 +75,9 @@ class PreprocessDeclaration(Declaration):
     )
     html: HtmlDeclaration = Field(
         default_factory=HtmlDeclaration, description="The conversion of HTML pages to text."
+    )
+    pdf: PdfDeclaration = Field(
+        default_factory=PdfDeclaration, description="The conversion of PDF to text."
     )
     steps: list[AnyTransform] = Field(
         default_factory=list,

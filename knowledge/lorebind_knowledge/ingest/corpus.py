@@ -52,6 +52,8 @@ class Corpus:
     """The language code of its documents, or `AUTO` to detect the language of each document."""
     html_extractor: str = "built_in"
     """The extractor of the main content of HTML pages, see `HtmlDeclaration`."""
+    pdf_tables: bool = False
+    """Whether tables of PDF are read as rows, see `PdfDeclaration`."""
     declared: Mapping[str, SourceBase] = field(default_factory=dict)
     """The declarations of sources, by the key of the source."""
     loading: Loading = field(default_factory=Loading)

@@ -32,9 +32,9 @@ from lorebind_knowledge.loaders.base import (
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import (
     begin_load,
-    is_html,
+    format_of,
+    library_version,
     newer_version,
-    trafilatura_version,
 )
 from lorebind_knowledge.loaders.text import language_of
 from lorebind_knowledge.plumbing.bridge import call
@@ -144,8 +144,13 @@ class _Preparer:
         self._readers = readers
         self._enumeration = enumeration
         self._shared_recipe = recipe_of(corpus)
-        extractor = corpus.html_extractor
-        self._extractor = "" if extractor == "built_in" else f"{extractor} {trafilatura_version()}"
+        self._converters: dict[str, str] = {}
+        """Libraries that are declared to convert a format, with their versions."""
+        if corpus.html_extractor != "built_in":
+            version = library_version(corpus.html_extractor)
+            self._converters["html"] = f"{corpus.html_extractor} {version}"
+        if corpus.pdf_tables:
+            self._converters["pdf"] = f"pdfplumber {library_version('pdfplumber')}"
         self._recipes: dict[tuple[str, ...], str] = {}
         """Recipes by extension, which decides the language of source code, and by steps."""
         self.fetched: dict[str, Content | SourceError | None] = {}
@@ -226,8 +231,8 @@ class _Preparer:
     def _recipe(self, uri: str, content: Content | None = None) -> str:
         """Return the recipe of one document; for source code, with its language's chunking.
 
-        While its content is unknown, a document counts as HTML, so that the source returns the
-        content again when the HTML extractor changes.
+        While its content is unknown, a document counts as HTML and as PDF, so that the source
+        returns the content again when the conversion of these changes.
         """
         steps = self._corpus.steps.versions(uri)
         key = (suffix_of(uri), *steps)
@@ -239,8 +244,9 @@ class _Preparer:
             more += steps
             recipe = digest(self._shared_recipe, *more) if any(more) else self._shared_recipe
             self._recipes[key] = recipe
-        if self._extractor and (content is None or is_html(content.data, uri, content.media_type)):
-            recipe = digest(recipe, self._extractor)
+        for form, converter in self._converters.items():
+            if content is None or format_of(content.data, uri, content.media_type) == form:
+                recipe = digest(recipe, converter)
         return recipe
 
     def _begin(self, document: _Document) -> PreparedDocument | _Reading:
@@ -294,8 +300,8 @@ class _Preparer:
             )
         loaded: LoadedDocument | Future[LoadedDocument] | None = read
         if loaded is None:
-            begin, extractor = self._readers.begin, corpus.html_extractor
-            loaded = begin_load(content.data, uri, content.media_type, begin, extractor)
+            kind, begin, html = content.media_type, self._readers.begin, corpus.html_extractor
+            loaded = begin_load(content.data, uri, kind, begin, html, tables=corpus.pdf_tables)
         about = replace(content, data=b"")
         reading = _Reading(document, uri, signature, about, loaded)
         return reading if isinstance(loaded, Future) else self._finish(reading)

@@ -1,7 +1,7 @@
 """Load PDF with its tables: their cells are found by the lines around them.
 
-PDFium reads the text of a page and knows no cells, so pdfplumber finds the tables. A table takes the
-place of its text on the page, as a line for each row; everything else is as without this.
+PDFium reads the text of a page and knows no cells, so pdfplumber finds the tables. A table takes
+the place of its text on the page, as a line for each row; all other text stays as it is.
 """
 
 from __future__ import annotations

@@ -57,7 +57,12 @@ _LONGEST_PROLOGUE = 1024
 
 
 def load_document(
-    data: bytes, uri: str, media_type: str = "", extractor: str = "built_in"
+    data: bytes,
+    uri: str,
+    media_type: str = "",
+    extractor: str = "built_in",
+    *,
+    tables: bool = False,
 ) -> LoadedDocument:
     """Load a document from its bytes, in this process.
 
@@ -66,13 +71,19 @@ def load_document(
         uri: its path or URL; its extension decides if content and media type do not.
         media_type: the media type from its source, such as `text/html; charset=iso-8859-1`.
         extractor: the extractor for HTML; see `HtmlDeclaration`.
+        tables: whether to read tables of PDF as rows; see `PdfDeclaration`.
 
     Raises:
         SourceError: no loader knows the document, or it cannot be read.
         MissingDependencyError: its loader needs an extra that is not installed.
     """
     return begin_load(
-        data, uri, media_type, lambda form, *parts: worker.loader_of(form)(*parts), extractor
+        data,
+        uri,
+        media_type,
+        lambda form, *parts: worker.loader_of(form)(*parts),
+        extractor,
+        tables=tables,
     )
 
 
@@ -99,11 +110,14 @@ def begin_load(
     media_type: str,
     begin: Callable[[str, bytes, str], T],
     extractor: str = "built_in",
+    *,
+    tables: bool = False,
 ) -> LoadedDocument | T:
     """Load a document from its bytes, or begin to if its format is one of `worker.FORMATS`.
 
     Args:
-        data, uri, media_type, extractor: see `load_document`, which also lists the exceptions.
+        data, uri, media_type, extractor, tables: see `load_document`, which also lists the
+            exceptions.
         begin: called with the format, the data and the uri; its result is returned.
     """
     media_type, parameters, suffix = _names(uri, media_type)
@@ -127,7 +141,7 @@ def begin_load(
     if form in worker.FORMATS:
         if not data:
             raise SourceError(f"{uri}: is empty; download or save it again")
-        return begin(form, data, uri)
+        return begin("pdf_tables" if form == "pdf" and tables else form, data, uri)
     content, encoding = decode(data, uri, charset)
     document: LoadedDocument = pkgutil.resolve_name(_TEXT[form])(content, uri)
     if encoding == "utf-8":
@@ -150,18 +164,18 @@ def newer_version(uri: str) -> str:
     return _NEWER.get(suffix_of(uri), "")
 
 
-def trafilatura_version() -> str:
-    """Return the version of the installed library; empty if it is not installed."""
+def library_version(name: str) -> str:
+    """Return the version of an installed library; empty if it is not installed."""
     try:
-        return importlib.metadata.version("trafilatura")
+        return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return ""
 
 
-def is_html(data: bytes, uri: str, media_type: str) -> bool:
-    """Return whether a document is read as HTML, unless a plugin reads it."""
+def format_of(data: bytes, uri: str, media_type: str) -> str:
+    """Return the format that a document is read as, unless a plugin reads it; empty if unknown."""
     media_type, _, suffix = _names(uri, media_type)
-    return (_by_content(data) or FORMATS.get(media_type) or FORMATS.get(suffix)) == "html"
+    return _by_content(data) or FORMATS.get(media_type) or FORMATS.get(suffix, "")
 
 
 def _names(uri: str, media_type: str) -> tuple[str, str, str]:

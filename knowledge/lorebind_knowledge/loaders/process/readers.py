@@ -47,7 +47,15 @@ _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from lorebind_knowledge.loaders.process.worker import main; main(int(sys.argv[2]))"
 )
-_LIBRARIES = ("pypdfium2", "python-docx", "python-pptx", "openpyxl", "striprtf", "selectolax")
+_LIBRARIES = (
+    "pypdfium2",
+    "pdfplumber",
+    "python-docx",
+    "python-pptx",
+    "openpyxl",
+    "striprtf",
+    "selectolax",
+)
 _NEEDED = (
     "LANG",
     "LC_ALL",
