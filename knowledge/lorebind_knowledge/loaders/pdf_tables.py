@@ -26,7 +26,7 @@ _NEAR = 3.0
 _MARGIN = 300
 """Number of characters before and after a table that can be the top and the foot of a page."""
 _UNREADABLE = "(cid:"
-"""What pdfplumber writes for a character of a font that only PDFium can read."""
+"""The start of what pdfplumber writes for a character if it cannot read the font."""
 
 
 def load_pdf_with_tables(data: bytes, uri: str) -> LoadedDocument:
