@@ -6,11 +6,9 @@ import dataclasses
 import html
 import re
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.loaders.base import words
-from lorebind_knowledge.loaders.markdown import tables_of
 from lorebind_knowledge.text.markdown import InlineCode, outside_fences
 
 if TYPE_CHECKING:
@@ -57,8 +55,7 @@ def without_html(document: LoadedDocument) -> LoadedDocument:
         heading._replace(title=" ".join(html.unescape(heading.title).split()))
         for heading in edited.headings
     )
-    tables = islice(tables_of(edited.text, document.body_start), len(document.tables))
-    return dataclasses.replace(edited, headings=headings, tables=tuple(tables))
+    return dataclasses.replace(edited, headings=headings)
 
 
 def _edits(text: str, start: int) -> Iterator[tuple[int, int, str]]:
