@@ -115,7 +115,12 @@ def make_app(
     return RequestGuard(
         app,
         hosts=Hosts([*declared.hosts, *hosts]),
-        callers=Callers(server.tokens, server.jwts, open_without_tokens=open_without_tokens),
+        callers=Callers(
+            server.tokens,
+            server.jwts,
+            open_without_tokens=open_without_tokens,
+            prepare=server.prepare,
+        ),
         rates=None if limit is None else Rates(limit),
         is_draining=lambda: server.is_draining,
         seconds=seconds,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,7 +28,8 @@ from lorebind.server.state.tokens import Tokens
 from lorebind.server.state.workers import Workers
 from lorebind.server.tenant_projects import TenantProjects
 from lorebind.server.workflow_runs import WorkflowRuns
-from lorebind_config.errors import MissingDependencyError
+from lorebind_config.errors import LorebindError, MissingDependencyError
+from lorebind_config.namespace import tenant
 from lorebind_knowledge.extensions.prometheus import Prometheus
 from lorebind_knowledge.plumbing.bridge import call
 
@@ -85,10 +86,15 @@ class Server:
         self.starting: asyncio.Task[None] | None = None
         """Ingests knowledge bases with `on_start`; its error is theirs."""
 
-    def invalidate(self, tenant: str) -> None:
+    def prepare(self, name: str | None) -> None:
+        """Begin to read the knowledge bases of a tenant whose request is being checked."""
+        with suppress(LorebindError), nullcontext() if name is None else tenant(name):
+            self.projects.prepare(self.project.config.tenant)
+
+    def invalidate(self, name: str) -> None:
         """Let everybody here see that a tenant has created or deleted a knowledge base here."""
-        self.projects.invalidate(tenant)
-        self.mcp.changed(tenant)
+        self.projects.invalidate(name)
+        self.mcp.changed(name)
 
     @property
     def is_ready(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import time
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -34,6 +36,7 @@ class TenantProjects:
         """
         self._project, self._stored = project, stored
         self._seen: dict[str, tuple[float, Project]] = {}
+        self._reading: dict[str, asyncio.Task[Project]] = {}
         self._changes = 0
 
     async def of(self, tenant: str) -> Project:
@@ -41,24 +44,45 @@ class TenantProjects:
 
         Knowledge bases created on other servers are visible after half a second.
         """
-        at, project = self._seen.get(tenant, (-_SEEN_SECONDS, self._project))
-        if time.monotonic() - at >= _SEEN_SECONDS:
-            now, changes = time.monotonic(), self._changes
-            stored = await call(self._stored.of, tenant)
-            declared = {kb.id for kb in self._project.config.project.knowledge_bases}
-            kbs = [read_stored(kb.declared) for kb in stored if kb.id not in declared]
-            project = self._project.with_knowledge_bases([kb for kb in kbs if kb is not None])
-            if len(self._seen) >= _MOST_CACHED:
-                self._seen.clear()
-            if changes == self._changes:  # otherwise, it may be the state before the change
-                self._seen[tenant] = now, project
+        reading = self.prepare(tenant)
+        if reading is None:
+            return self._seen[tenant][1]
+        return await asyncio.shield(reading)  # no caller cancels it
+
+    def prepare(self, tenant: str) -> asyncio.Task[Project] | None:
+        """Begin to read what `of` will return, unless it is known; concurrent callers share it."""
+        if time.monotonic() - self._seen.get(tenant, (-math.inf, None))[0] < _SEEN_SECONDS:
+            return None
+        reading = self._reading.get(tenant)
+        if reading is None:
+            reading = self._reading[tenant] = asyncio.create_task(self._read(tenant))
+            reading.add_done_callback(partial(self._forget, tenant))
+        return reading
+
+    async def _read(self, tenant: str) -> Project:
+        now, changes = time.monotonic(), self._changes
+        stored = await call(self._stored.of, tenant)
+        declared = {kb.id for kb in self._project.config.project.knowledge_bases}
+        kbs = [read_stored(kb.declared) for kb in stored if kb.id not in declared]
+        project = self._project.with_knowledge_bases([kb for kb in kbs if kb is not None])
+        if len(self._seen) >= _MOST_CACHED:
+            self._seen.clear()
+        if changes == self._changes:  # otherwise, it may be the state before the change
+            self._seen[tenant] = now, project
         return project
+
+    def _forget(self, tenant: str, reading: asyncio.Task[Project]) -> None:
+        if self._reading.get(tenant) is reading:  # not one after a change
+            del self._reading[tenant]
+        if not reading.cancelled():
+            reading.exception()  # each caller gets it
 
     def invalidate(self, tenant: str) -> None:
         """Forget the cached project of a tenant that has created or deleted a knowledge base
         here."""
         self._changes += 1
         self._seen.pop(tenant, None)
+        self._reading.pop(tenant, None)  # it may read the state before the change
 
 
 def read_stored(declared: Mapping[str, object]) -> KnowledgeBaseDeclaration | None:

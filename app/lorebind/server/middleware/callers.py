@@ -16,6 +16,8 @@ from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.resilience.limits import RateLimiter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.datastructures import Headers
 
     from lorebind.server.middleware.jwts import Jwts
@@ -28,6 +30,10 @@ CALLER = "/api/v0/caller"
 """The path of the route that tells a caller its tenants, so that it need not name one."""
 _LONGEST_WAIT = 10**9
 """Maximum seconds in headers: numbers may have 15 digits, and a rate may be arbitrarily low."""
+
+
+def _nothing(_: object) -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +68,24 @@ class Callers:
     """
 
     def __init__(
-        self, tokens: Tokens, jwts: Jwts | None = None, *, open_without_tokens: bool = True
+        self,
+        tokens: Tokens,
+        jwts: Jwts | None = None,
+        *,
+        open_without_tokens: bool = True,
+        prepare: Callable[[str | None], object] = _nothing,
     ) -> None:
         """
         Args:
             tokens: the tokens of the server.
             jwts: checks the tokens of an authorization server, if one is declared.
             open_without_tokens: whether all callers have all rights while there is no token.
+            prepare: called with the tenant of a caller who is known from the last read, before the
+                tokens are read again, so that other reads need not wait.
         """
         self._tokens, self._jwts = tokens, jwts
         self._open = open_without_tokens and jwts is None
+        self._prepare = prepare
         outages = OutageLog("the tokens cannot be read", "the tokens can be read again")
         self._by_id = SharedRead("its tokens", self._read, outages)
 
@@ -97,6 +111,7 @@ class Callers:
                 raise self._with_challenge(problem, headers, path) from None
         else:
             now = time.monotonic()
+            self._prepare_for(text, tenant, is_open=self._open and not credentials)
             token = find_token(text, await self._by_id.since(now - _CACHE_SECONDS))
             if self._open and (path.startswith(OPENAI) or not credentials):
                 return Caller(tenant, None)
@@ -112,6 +127,14 @@ class Callers:
         if tenant is not None and tenant not in token.tenants:
             raise ProblemError("tenant_forbidden", "this token is not for that tenant")
         return Caller(tenant or token.tenants[0], token)
+
+    def _prepare_for(self, text: str, tenant: str | None, *, is_open: bool) -> None:
+        token = find_token(text, self._by_id.value or {})
+        if is_open:
+            self._prepare(tenant)
+        elif token is not None and (tenant in token.tenants or len(token.tenants) == 1):
+            # A tenant that is not the token's is refused later.
+            self._prepare(token.tenants[0] if tenant is None else tenant)
 
     async def _read(self) -> dict[str, Token]:
         tokens = await call(self._tokens.all)
