@@ -39,6 +39,9 @@ class DocumentMethods:
         self,
         *,
         state: str | None = None,
+        q: str = "",
+        format: str | None = None,  # noqa: A002  # as the field of `DocumentInfo`
+        filters: Mapping[str, Any] | None = None,
         limit: int | None = None,
         after: str | None = None,
         before: str | None = None,
@@ -51,15 +54,26 @@ class DocumentMethods:
 
         Args:
             state: return only documents that are `ready`, `pending` or `failed`.
+            q: return only documents whose uri or title contains this text, in any case of letters.
+            format: return only documents that were read as this format, such as `markdown`.
+            filters: return only documents with a passage that meets this condition.
             limit: the maximum number of documents; None returns all.
             after: a uri; return only the documents after it.
             before: a uri; return only the last documents before it.
 
         Raises:
-            UsageError: no such state, a limit below 1, or both `after` and `before`.
+            UsageError: no such state, an invalid filter, a limit below 1, or both `after` and
+                `before`.
         """
         return await self.handle.read(
-            list_documents, state, limit=limit, after=after, before=before
+            list_documents,
+            state,
+            q=q,
+            format=format,
+            where=filters,
+            limit=limit,
+            after=after,
+            before=before,
         )
 
     async def adocument(self, document: str) -> DocumentInfo:

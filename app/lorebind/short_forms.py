@@ -146,14 +146,24 @@ class ShortForms:
         kb_id: str,
         *,
         state: str | None = None,
+        q: str = "",
+        format: str | None = None,  # noqa: A002  # as the field of `DocumentInfo`
+        filters: Mapping[str, Any] | None = None,
         limit: int | None = None,
         after: str | None = None,
         before: str | None = None,
         workflow: str | None = None,
     ) -> list[DocumentInfo]:
         """Return the documents of a knowledge base; see `KnowledgeBase.documents`."""
-        kb = self.knowledge_base(kb_id, workflow=workflow)
-        return await kb.adocuments(state=state, limit=limit, after=after, before=before)
+        return await self.knowledge_base(kb_id, workflow=workflow).adocuments(
+            state=state,
+            q=q,
+            format=format,
+            filters=filters,
+            limit=limit,
+            after=after,
+            before=before,
+        )
 
     async def aadd_documents(
         self,

@@ -120,6 +120,19 @@ def test_little_is_read(catalog: Catalog, ask: Callable[[Any], object]) -> None:
     assert 0 < read_by(catalog, ask) < (150 if is_postgres(catalog) else 1000)
 
 
+def test_texts_and_formats(catalog: Catalog) -> None:
+    """A part of the uri selects documents, in any case of letters, and no pattern is read in it."""
+
+    def uris(**options: Any) -> list[str]:
+        return [info.uri for info in list_documents(HERE, catalog, **options)]
+
+    assert uris(q="CS/100") == [f"docs/100{digit}.md" for digit in range(10)]
+    assert uris(q="cs/100", limit=2, after="docs/1004.md") == ["docs/1005.md", "docs/1006.md"]
+    assert uris(q="cs/100", limit=2, before="docs/1004.md") == ["docs/1002.md", "docs/1003.md"]
+    assert uris(q="9.md", state="failed", limit=1) == ["docs/0999.md"]
+    assert uris(q="docs_") == uris(q="%") == uris(q="1000", format="pdf") == []
+
+
 def test_counting_reads_all(catalog: Catalog) -> None:
     """Counting reads all documents once; added ones are looked up by key, without statistics."""
     assert read_by(catalog, partial(count_documents, HERE)) in range(DOCUMENTS, 50 * DOCUMENTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,17 +52,37 @@ def documents(
         str | None,
         typer.Option("--state", help="Only documents that are ready, pending or failed."),
     ] = None,
+    q: Annotated[
+        str, typer.Option("-q", help="A part of the uri or title, in any case of letters.")
+    ] = "",
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="Only documents of this format, such as `markdown`."),
+    ] = None,
+    filters: FiltersOption = None,
+    long: Annotated[
+        bool, typer.Option("--long", help="Show format, size, times and metadata too.")
+    ] = False,
     workflow: WorkflowOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """List the documents of a knowledge base, including those that failed."""
+    """List the documents of a knowledge base, including those that failed.
+
+    With --filter, only documents are listed of which at least one passage passes.
+    """
+    where = filter_values(filters or []) or None
     with open_read_only(project) as loaded:
-        documents = loaded.knowledge_base(kb_id, workflow=workflow).documents(state=state)
+        kb = loaded.knowledge_base(kb_id, workflow=workflow)
+        documents = kb.documents(state=state, q=q, format=format_, filters=where)
     if output is not Output.table:
         print_data({"documents": documents}, output)
         return
-    columns = ["uri", "title", "state", "excluded", "chunks", "textless_parts", "origin", "id"]
+    columns = [
+        *("uri", "title", "state", "excluded", "chunks", "textless_parts"),
+        *(("format", "size", "modified", "updated_at", "metadata") if long else ()),
+        *("origin", "id"),
+    ]
     for rare in ("excluded", "textless_parts"):
         if not any(getattr(info, rare) for info in documents):
             columns.remove(rare)
@@ -71,14 +92,28 @@ def documents(
     print_failures([info for info in documents if info.reason])
 
 
-_NAMES = {"textless_parts": "without text"}
+_NAMES = {"textless_parts": "without text", "updated_at": "updated"}
 """Names of columns, if they differ from the fields."""
+_LONGEST = 100
+"""Number of characters of metadata in a row."""
 
 
 def _cell(info: DocumentInfo, column: str) -> object:
-    if column == "excluded":
-        return "yes" * info.excluded
-    return parts_in_words(info.textless_parts) if column in _NAMES else getattr(info, column)
+    match column:
+        case "excluded":
+            return "yes" * info.excluded
+        case "textless_parts":
+            return parts_in_words(info.textless_parts)
+        case "updated_at":
+            return utc_time(info.updated_at) if info.updated_at else ""
+        case "metadata":
+            pairs = (
+                f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+                for key, value in info.metadata.items()
+            )
+            text = " ".join(pairs)
+            return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return getattr(info, column)
 
 
 def exclude(

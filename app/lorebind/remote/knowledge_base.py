@@ -16,6 +16,7 @@ from lorebind.remote.connection import Connection, read, segment
 from lorebind.remote.errors import ServerError
 from lorebind.remote.searching import command_of, search
 from lorebind_config.errors import IngestRunningError, NotFoundError, UsageError
+from lorebind_config.filters import resolved
 from lorebind_config.namespace import document_id
 from lorebind_knowledge.catalog.runs import RunInfo
 from lorebind_knowledge.documents.changing import read_documents
@@ -109,10 +110,23 @@ class RemoteKnowledgeBase:
         body = self._body(**more)
         return search(self._server, f"{self._path}/query", question, settings, body)
 
-    def documents(self, *, state: str | None = None) -> list[DocumentInfo]:
+    def documents(
+        self,
+        *,
+        state: str | None = None,
+        q: str = "",
+        format: str | None = None,  # noqa: A002  # as the field of `DocumentInfo`
+        filters: Mapping[str, Any] | None = None,
+    ) -> list[DocumentInfo]:
         check_state(state)
+        which: dict[str, Any] = {
+            "state": state,
+            "q": q or None,
+            "format": format,
+            "filters": json.dumps(resolved(filters)) if filters else None,
+        }
         path = f"{self._path}/documents"
-        return read(list[DocumentInfo], self._server.all(path, state=state, workflow=self.workflow))
+        return read(list[DocumentInfo], self._server.all(path, **which, workflow=self.workflow))
 
     def chunks(self, document: str) -> list[ChunkInfo]:
         path = f"{self._path}/documents/{self._id(document)}/chunks"

@@ -123,6 +123,13 @@ class Chunks:
             metadata.setdefault(chunk.uri, []).append(chunk.metadata)
         return metadata
 
+    def first_metadata(self, uris: Collection[str]) -> dict[str, dict[str, Any]]:
+        """Return the metadata of the first chunk of documents, by uri."""
+        first = "(select min(row) from catalog_chunks where version = v.version)"
+        query = f"select c.number, c.id, v.uri, '', c.metadata {_OF_DOCUMENTS} in (:*uris)"
+        chunks = map(_chunk, self._run(f"{query} and c.row = {first}", uris=list(uris)))
+        return {chunk.uri: chunk.metadata for chunk in chunks}
+
     def scan(self, contains: str = "", uri: str | None = None) -> Iterator[StoredChunk]:
         """Yield all chunks in the order in which they were ingested, a few thousand at a time.
 

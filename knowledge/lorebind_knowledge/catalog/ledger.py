@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from lorebind_config.namespace import IndexKey, Namespace, document_id
 from lorebind_knowledge.catalog.indexes import Indexes
 from lorebind_knowledge.catalog.rows import (
+    EVERY_DOCUMENT,
     HERE,
     OURS,
     OWNER,
     Page,
+    Selection,
     check_types,
     damaged,
     decoding,
@@ -54,6 +56,13 @@ class DocumentEntry(NamedTuple):
     """For a document that exceeded a limit: the key that must change before another read."""
     textless_parts: str = ""
     """The parts without text in the generation that searches find, see `written_parts`."""
+
+    format: str = ""
+    """The format as which the generation that searches find was read."""
+    size: int = 0
+    """The number of bytes of that generation."""
+    modified: str = ""
+    """When its source has changed it, as `lorebind_config.dates` stores it; empty if unknown."""
 
     @property
     def textless(self) -> dict[str, int]:
@@ -142,7 +151,7 @@ class Ledger(Indexes):
         sql: Sql,
         key: IndexKey,
         page: Page,
-        state: str | None = None,
+        only: Selection = EVERY_DOCUMENT,
         beside: IndexKey | None = None,
     ) -> list[DocumentEntry]:
         """Return a page of documents within a transaction.
@@ -151,24 +160,26 @@ class Ledger(Indexes):
             sql: the transaction.
             key: the index.
             page: the part of its documents.
-            state: only documents in this state; None means all.
+            only: the condition that they meet.
             beside: another index; only documents that have not failed in it.
         """
-        where = "" if state is None else " and state = :state"
-        if state not in (None, "ready"):
-            where += " and state <> 'ready'"  # lets the database use its partial index
-        where += _not_failed(beside)
-        values = {"state": state, **_number(beside), **page._asdict()}
+        where = only.sql + _not_failed(beside)
+        values = {**only.values, **_number(beside), **page._asdict()}
         return self._entries_within(sql, key, where + page.sql, **values)
 
     def failures_within(
-        self, sql: Sql, key: IndexKey, beside: IndexKey, page: Page
+        self,
+        sql: Sql,
+        key: IndexKey,
+        beside: IndexKey,
+        page: Page,
+        only: Selection = EVERY_DOCUMENT,
     ) -> list[DocumentEntry]:
         """Return a page of the documents that failed in an index beside the one in use.
 
         Their titles and numbers of chunks are those of the index in use, which searches find.
         """
-        failed = self.page_within(sql, beside, page, "failed")
+        failed = self.page_within(sql, beside, page, only._replace(state="failed"))
         uris = [entry.uri for entry in failed]
         entries = self._entries_within(sql, key, " and uri in (:*uris)", uris=uris)
         served = {entry.uri: entry for entry in entries}
@@ -314,7 +325,7 @@ def put_documents(sql: Sql, key: IndexKey, entries: Sequence[DocumentEntry], run
     """
     if entries:
         shared = {**place(key), "run_id": run_id, "updated_at": time.time()}
-        rows = [entry._asdict() | shared | {"id": document_id(entry.uri)} for entry in entries]
+        rows = [entry._asdict() | shared | _derived(entry) for entry in entries]
         sql.insert("catalog_documents", rows, _PUT_AGAIN)
         sql.run(
             f"update catalog_documents set state = 'pending' where {OURS} and number > :number"
@@ -322,6 +333,10 @@ def put_documents(sql: Sql, key: IndexKey, entries: Sequence[DocumentEntry], run
             **place(key),
             uris=[entry.uri for entry in entries],
         )
+
+
+def _derived(entry: DocumentEntry) -> dict[str, str]:
+    return {"id": document_id(entry.uri), "names": f"{entry.uri}\n{entry.title}".casefold()}
 
 
 def _not_failed(beside: IndexKey | None) -> str:
@@ -335,11 +350,13 @@ def _number(beside: IndexKey | None) -> dict[str, int]:
 def _as_served(failed: DocumentEntry, served: DocumentEntry | None) -> DocumentEntry:
     """Return a failure in a successor, with what searches find of the document."""
     if served is None:
-        return failed._replace(chunk_count=0, textless_parts="")
+        return failed._replace(chunk_count=0, textless_parts="", format="", size=0)
     return failed._replace(
         title=served.title,
         chunk_count=served.chunk_count,
         textless_parts=served.textless_parts,
+        format=served.format,
+        size=served.size,
     )
 
 
@@ -356,5 +373,5 @@ _DOCUMENT_TYPES = tuple(
     type(DocumentEntry._field_defaults.get(name, "")) for name in DocumentEntry._fields
 )
 _PUT_AGAIN = f"on conflict ({OWNER}, number, uri) do update set " + ", ".join(
-    f"{name} = excluded.{name}" for name in (*DocumentEntry._fields[1:], "id", "run_id")
+    f"{name} = excluded.{name}" for name in (*DocumentEntry._fields[1:], "id", "names", "run_id")
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -87,6 +88,45 @@ def damaged(what: str) -> StoreError:
         f"the catalog is damaged: {what}; move its database away and ingest again, or restore a "
         "copy"
     )
+
+
+class Selection(NamedTuple):
+    """A condition on the documents of an index."""
+
+    state: str | None = None
+    """Only documents in this state."""
+    text: str = ""
+    """A part of the uri or title, in any case of letters."""
+    format: str | None = None
+    """Only documents that were read as this format."""
+
+    @property
+    def sql(self) -> str:
+        """The condition, which another one must precede; it uses `values`."""
+        conditions = ""
+        if self.state is not None:
+            conditions += " and state = :state"
+        if self.state not in (None, "ready"):
+            conditions += " and state <> 'ready'"  # lets the database use its partial index
+        if self.text:
+            conditions += " and names like :text escape '!'"
+        return conditions if self.format is None else f"{conditions} and format = :format"
+
+    @property
+    def values(self) -> dict[str, str | None]:
+        text = re.sub("[!%_]", r"!\g<0>", self.text.casefold())
+        return {"state": self.state, "text": f"%{text}%", "format": self.format}
+
+    @property
+    def is_any_text(self) -> bool:
+        return not self.text and self.format is None
+
+    def has_uri(self, uri: str) -> bool:
+        """Return whether a document without title and format can meet the condition on texts."""
+        return self.format is None and self.text.casefold() in uri.casefold()
+
+
+EVERY_DOCUMENT = Selection()
 
 
 class Page(NamedTuple):

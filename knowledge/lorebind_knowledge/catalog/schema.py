@@ -56,6 +56,10 @@ STATEMENTS = (
   refused varchar not null default '', -- see the ledger
   id varchar not null, -- `document_id` of the uri
   textless_parts varchar not null default '', -- of the live generation, as JSON
+  format varchar not null default '', -- as which it was read
+  size bigint not null default 0, -- in bytes
+  modified varchar not null default '', -- as `lorebind_config.dates` stores it
+  names text not null default '', -- uri and title in lower case, to search for
   primary key (tenant, project, scope, kb, number, uri)
 )""",
     f"create index if not exists catalog_documents_id on catalog_documents (id, {OWNER}, number)",

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from lorebind_config.errors import UsageError
 from lorebind_config.filters import compile_filter
 from lorebind_knowledge.catalog.chunks import Chunks
+from lorebind_knowledge.catalog.rows import Page
 from lorebind_knowledge.documents.changing import delete_added
-from lorebind_knowledge.documents.listing import DocumentInfo, list_documents
+from lorebind_knowledge.documents.listing import DocumentInfo, page_of_documents
 from lorebind_knowledge.ingest.batches import in_groups
 from lorebind_knowledge.plumbing.bridge import call, in_steps
 
@@ -96,7 +97,7 @@ def _selected(
 ) -> Iterator[tuple[DocumentInfo, float]]:
     """Yield documents, each with the share of its passages that pass, unless none does."""
     after: str | None = None
-    while page := list_documents(namespace, catalog, limit=_PAGE, after=after):
+    while page := page_of_documents(namespace, catalog, Page(_PAGE, after)):
         with catalog.reading() as sql:
             index = catalog.ledger.index_within(sql, namespace, "active")
             uris = [document.uri for document in page if document.chunks]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # at run time: the server's schema of answers reads it
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from lorebind_config.errors import NotFoundError, UsageError, did_you_mean, nearest
+from lorebind_config.filters import compile_filter
 from lorebind_config.namespace import ADDED_SCHEME, document_id
 from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.excluded import excluded_uris
-from lorebind_knowledge.catalog.rows import Page
+from lorebind_knowledge.catalog.rows import EVERY_DOCUMENT, Page, Selection
+from lorebind_knowledge.records import SPANS
+from lorebind_knowledge.stores.base import batches
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from lorebind_config.namespace import IndexKey, Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
@@ -31,6 +35,9 @@ was interrupted; `failed`: it could not be read, though searches may still find 
 
 HINTS = 100
 """Maximum number of known documents that are compared with an unknown one."""
+_PAGE = 100
+_READ_AT_ONCE = 1000
+_OF_CHUNKS = {*SPANS, "heading", "uri", "title", "kb_id"}
 _SHOWN = 5
 """Maximum number of these in the message."""
 
@@ -60,6 +67,17 @@ class DocumentInfo:
     notebook), and `image`: a picture whose text is not recognized."""
     excluded: bool = False
     """Whether it was taken out of searches; its chunks stay in the index."""
+    format: str = ""
+    """The format as which it was read, such as `markdown`; empty if it was never read."""
+    size: int = 0
+    """Its size in bytes when it was read."""
+    modified: str = ""
+    """When it was changed: the time of a file or object, or `Last-Modified` of a URL, in UTC, as
+    `2026-11-23T10:00:00Z`; empty if its source does not tell."""
+    updated_at: float = 0.0
+    """When an ingest last changed its entry, in seconds since 1970; 0 before the first one."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Its metadata, by which filters select it, without `uri`, `title` and `kb_id`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,44 +97,115 @@ def list_documents(
     catalog: Catalog,
     state: str | None = None,
     *,
+    q: str = "",
+    format: str | None = None,  # noqa: A002  # as the field
+    where: Mapping[str, Any] | None = None,
     limit: int | None = None,
     after: str | None = None,
     before: str | None = None,
 ) -> list[DocumentInfo]:
-    """List documents ordered by uri, including failed and pending ones.
+    """List documents ordered by uri, including failed and pending ones, with their metadata.
 
     Args:
         namespace: the knowledge base.
         catalog: the catalog that stores it.
         state: only documents in this state.
+        q: only documents whose uri or title contains this text, in any case of letters.
+        format: only documents that were read as this format.
+        where: a filter; only documents of which one chunk passes, unless it is empty or None.
         limit: maximum number of documents; None for all.
         after: a uri; only documents after it. The document itself need not exist.
         before: a uri; only the last documents before it.
 
     Raises:
-        UsageError: unknown state, invalid limit, or both `after` and `before` are given.
+        UsageError: unknown state, invalid limit or filter, or both `after` and `before` are given.
     """
     check_state(state)
     if after is not None and before is not None:
         raise UsageError("documents are listed after a uri or before one; give only one of them")
     check_limit(limit)
+    only = Selection(state, q, format)
     page = Page(limit, after, before, backwards=before is not None)
-    ledger = catalog.ledger
+    if where:
+        documents = _passing(namespace, catalog, only, page, where)
+    else:
+        documents = page_of_documents(namespace, catalog, page, only)
+    return _with_metadata(namespace, catalog, documents)
+
+
+def page_of_documents(
+    namespace: Namespace, catalog: Catalog, page: Page, only: Selection = EVERY_DOCUMENT
+) -> list[DocumentInfo]:
+    """List a page of documents ordered by uri, without their metadata."""
+    ledger, limit = catalog.ledger, page.limit
     with catalog.reading() as sql:
         key, beside = _keys_within(sql, namespace, ledger)
-        entries = ledger.page_within(sql, key, page, state, beside) if key else []
+        entries = ledger.page_within(sql, key, page, only, beside) if key else []
         waiting = []
-        if state in (None, "pending"):
+        if only.state in (None, "pending"):
             if len(entries) == limit:  # documents after the last one belong to another page
                 page = page.until(entries[-1].uri)
-            waiting = catalog.added.waiting_within(sql, namespace, key, page, beside)
-        if key and beside and state in (None, "failed"):
-            entries += ledger.failures_within(sql, key, beside, page)
+            if only.is_any_text:
+                waiting = catalog.added.waiting_within(sql, namespace, key, page, beside)
+            else:
+                uris = catalog.added.waiting_within(
+                    sql, namespace, key, page._replace(limit=None), beside
+                )
+                waiting = [uri for uri in uris if only.has_uri(uri)]
+        if key and beside and only.state in (None, "failed"):
+            entries += ledger.failures_within(sql, key, beside, page, only)
         excluded = excluded_uris(sql, namespace)
     documents = [*map(_info, entries), *map(_waiting, waiting)]
     documents.sort(key=lambda document: document.uri, reverse=page.backwards)
     documents = [_marked(document, excluded) for document in documents[:limit]]
     return documents[::-1] if page.backwards else documents
+
+
+def _passing(
+    namespace: Namespace, catalog: Catalog, only: Selection, page: Page, where: Mapping[str, Any]
+) -> list[DocumentInfo]:
+    """List a page of the documents of which one chunk passes a filter."""
+    passes = compile_filter(where)
+    passing: list[DocumentInfo] = []
+    part = page._replace(limit=_PAGE)
+    while page.limit is None or len(passing) < page.limit:
+        documents = page_of_documents(namespace, catalog, part, only)
+        with catalog.reading() as sql:
+            index = catalog.ledger.index_within(sql, namespace, "active")
+            uris = [document.uri for document in documents if document.chunks]
+            of_uris = Chunks(sql, index.index_uid).metadata_of_documents(uris) if index else {}
+        some = [
+            document for document in documents if any(map(passes, of_uris.get(document.uri, ())))
+        ]
+        passing = [*some, *passing] if page.backwards else [*passing, *some]
+        if len(documents) < _PAGE:
+            break
+        last = documents[0 if page.backwards else -1].uri
+        part = part._replace(before=last) if page.backwards else part._replace(after=last)
+    if page.limit is None:
+        return passing
+    return passing[-page.limit :] if page.backwards else passing[: page.limit]
+
+
+def _with_metadata(
+    namespace: Namespace, catalog: Catalog, documents: Sequence[DocumentInfo]
+) -> list[DocumentInfo]:
+    """Return the documents with the metadata of their first chunks."""
+    uris = [document.uri for document in documents if document.chunks]
+    of_uris: dict[str, dict[str, Any]] = {}
+    with catalog.reading() as sql:
+        if index := catalog.ledger.index_within(sql, namespace, "active"):
+            for some in batches(uris, _READ_AT_ONCE):
+                of_uris |= Chunks(sql, index.index_uid).first_metadata(some)
+    return [
+        replace(document, metadata=_of_document(of_uris.get(document.uri, {})))
+        for document in documents
+    ]
+
+
+def _of_document(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a chunk without its place and what a `DocumentInfo` has anyway."""
+    return {key: value for key, value in metadata.items() if key not in _OF_CHUNKS}
 
 
 def count_documents(namespace: Namespace, catalog: Catalog) -> dict[str, int]:
@@ -141,7 +230,9 @@ def find_document(namespace: Namespace, catalog: Catalog, document: str) -> Docu
     """
     with catalog.reading() as sql:
         info = _find_within(sql, namespace, catalog, document)
-    return info or _not_there(namespace, catalog, document)
+    if info is None:
+        _not_there(namespace, catalog, document)
+    return _with_metadata(namespace, catalog, [info])[0]
 
 
 def _find_within(
@@ -159,7 +250,7 @@ def _find_within(
 
 
 def _not_there(namespace: Namespace, catalog: Catalog, document: str) -> NoReturn:
-    uris = [document.uri for document in list_documents(namespace, catalog, limit=HINTS)]
+    uris = [info.uri for info in page_of_documents(namespace, catalog, Page(HINTS))]
     raise no_document(namespace.kb, document, uris)
 
 
@@ -282,6 +373,10 @@ def _info(entry: DocumentEntry) -> DocumentInfo:
         "added" if entry.uri.startswith(ADDED_SCHEME) else "source",
         entry.textless.get("page", 0),
         entry.textless,
+        format=entry.format,
+        size=entry.size,
+        modified=entry.modified,
+        updated_at=entry.updated_at,
     )
 
 

@@ -10,11 +10,12 @@ from lorebind_config.filters import compile_filter
 from lorebind_config.namespace import document_id
 from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.excluded import excluded_uris
+from lorebind_knowledge.catalog.rows import Page
 from lorebind_knowledge.documents.listing import (
     HINTS,
     check_limit,
-    list_documents,
     no_document,
+    page_of_documents,
 )
 from lorebind_knowledge.records import SPANS
 
@@ -151,7 +152,7 @@ def list_readable(
     passes = compile_filter(where)
     readable: list[ReadableDocument] = []
     while limit is None or len(readable) < limit:
-        page = list_documents(namespace, catalog, limit=_PAGE, after=after)
+        page = page_of_documents(namespace, catalog, Page(_PAGE, after))
         with catalog.reading() as sql:
             index = catalog.ledger.index_within(sql, namespace, "active")
             uris = [entry.uri for entry in page if entry.chunks and not entry.excluded]

@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from lorebind_knowledge.catalog.ledger import written_parts
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
@@ -26,6 +28,26 @@ class PendingDocument:
     generation: int
     waiting: int
     """Number of chunks that have not been staged yet."""
+
+    @property
+    def ready_entry(self) -> DocumentEntry:
+        """Its row in the ledger when all its chunks are staged."""
+        document = self.document
+        return self.entry._replace(
+            state="ready",
+            reason="",
+            attempts=0,
+            refused="",
+            signature=document.signature,
+            generation=self.generation,
+            chunk_count=len(document.chunks),
+            version=document.version,
+            recipe=document.recipe,
+            textless_parts=written_parts(document.textless_parts),
+            format=document.format,
+            size=document.size,
+            modified=document.modified,
+        )
 
 
 Parts: TypeAlias = list[tuple[PendingDocument, "Chunk"]]

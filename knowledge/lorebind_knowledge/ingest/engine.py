@@ -21,7 +21,7 @@ from lorebind_config.errors import (
     StoreError,
     UsageError,
 )
-from lorebind_knowledge.catalog.ledger import DocumentEntry, written_parts
+from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.batches import (
     CHUNKS_PER_WRITE,
@@ -344,7 +344,10 @@ class _Run:
                 rows.append(failed)
             elif document.action == "unchanged":
                 now = entry._replace(
-                    source=document.source, version=document.version, recipe=document.recipe
+                    source=document.source,
+                    version=document.version,
+                    recipe=document.recipe,
+                    modified=document.modified,
                 )
                 if now != entry or self._partial:  # it may have failed in a successor
                     rows.append(now)
@@ -426,21 +429,7 @@ class _Run:
         """Publish the new generations of documents whose chunks are all staged."""
         if not complete:
             return
-        ready = [
-            pending.entry._replace(
-                state="ready",
-                reason="",
-                attempts=0,
-                refused="",
-                signature=pending.document.signature,
-                generation=pending.generation,
-                chunk_count=len(pending.document.chunks),
-                version=pending.document.version,
-                recipe=pending.document.recipe,
-                textless_parts=written_parts(pending.document.textless_parts),
-            )
-            for pending in complete
-        ]
+        ready = [pending.ready_entry for pending in complete]
         generations = {entry.uri: entry.generation for entry in ready}
         changes = await call(
             self._kb.index.publish,

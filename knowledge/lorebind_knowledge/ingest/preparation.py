@@ -287,7 +287,8 @@ class _Preparer:
         metadata = signed_metadata(content)
         signature = digest(content.data, content.media_type, metadata, self._recipe(uri, content))
         if entry and self._is_accepted(entry, source) and entry.signature == signature:
-            return self._unchanged(source, entry, content.version, self._recipe(uri))
+            unchanged = self._unchanged(source, entry, content.version, self._recipe(uri))
+            return replace(unchanged, modified=content.modified)
         if (entry and entry.refused) or corpus.loading.exceeded:
             key = corpus.loading.key(uri, signature)
             refused = entry.reason if entry and entry.refused == key else ""
@@ -296,14 +297,19 @@ class _Preparer:
         read = self._planned.document(uri, signature) if self._planned else None
         if isinstance(read, PreparedDocument):
             return replace(
-                read, action=_action(entry), source=source, version=content.version, entry=entry
+                read,
+                action=_action(entry),
+                source=source,
+                version=content.version,
+                modified=content.modified,
+                entry=entry,
             )
         loaded: LoadedDocument | Future[LoadedDocument] | None = read
         if loaded is None:
             kind, begin, html = content.media_type, self._readers.begin, corpus.html_extractor
             loaded = begin_load(content.data, uri, kind, begin, html, tables=corpus.pdf_tables)
-        about = replace(content, data=b"")
-        reading = _Reading(document, uri, signature, about, loaded)
+        size, about = len(content.data), replace(content, data=b"")
+        reading = _Reading(document, uri, signature, about, size, loaded)
         return reading if isinstance(loaded, Future) else self._finish(reading)
 
     def _finish(self, begun: PreparedDocument | _Reading) -> PreparedDocument:
@@ -374,6 +380,9 @@ class _Preparer:
             version=begun.content.version,
             recipe=self._recipe(uri),
             textless_parts=textless_parts,
+            format=document.format,
+            size=begun.size,
+            modified=begun.content.modified,
             reports_textless=self._on_textless(begun.document.source) != "ignore",
             entry=begun.document.entry,
         )
@@ -405,6 +414,7 @@ class _Preparer:
             version=version,
             recipe=recipe,
             textless_parts=entry.textless,
+            modified=entry.modified,
             reports_textless=self._on_textless(source) != "ignore",
             entry=entry,
         )
@@ -430,6 +440,8 @@ class _Reading(NamedTuple):
     signature: str
     content: Content
     """The result of the source, without the bytes."""
+    size: int
+    """The number of bytes."""
     loaded: LoadedDocument | Future[LoadedDocument]
 
 

@@ -77,6 +77,12 @@ class PreparedDocument:
     """A digest of everything except its content that determined its chunks."""
     textless_parts: Mapping[str, int] = field(default_factory=dict)
     """The number of its parts without text by kind, as of its last successful read."""
+    format: str = ""
+    """The format as which it was read; see `LoadedDocument.format`."""
+    size: int = 0
+    """The number of its bytes."""
+    modified: str = ""
+    """See `Content.modified`."""
     reports_textless: bool = True
     """Whether plans and reports count these parts, see `on_textless_pages` of sources."""
     refused: str = ""

@@ -59,7 +59,7 @@ _OPTIONAL: Mapping[str, type | tuple[type, ...]] = {
 """The metadata of a chunk that citations read, with their types."""
 
 
-_COUNTS = ("attempts",)
+_COUNTS = ("attempts", "size")
 _TEXTS = [name for name in COLUMNS if name not in _COUNTS]
 
 

@@ -49,6 +49,7 @@ _VECTORS_AT_ONCE = 1_000
 COLUMNS = (
     *("uri", "title", "source", "state", "reason", "attempts"),
     *("signature", "version", "recipe", "refused", "textless_parts"),
+    *("format", "size", "modified"),
 )
 """The columns of a document in the ledger that a pack has."""
 

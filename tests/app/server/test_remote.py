@@ -73,6 +73,9 @@ STEPS: list[str | list[str] | dict[str, str]] = [
     "knowledge documents docs",
     "knowledge documents docs --state failed -o json",
     "knowledge documents docs --state broken",
+    "knowledge documents docs --long -q .MD --format markdown",
+    "knowledge documents docs --filter team=it --filter year=2026 -o json",
+    'knowledge documents docs --filter team={"$in":1}',
     {"docs/bad.md": "# Bad\n\nNow it is good.\n"},
     "ingest docs --only-failed",
     # Declarations and contents.
@@ -302,6 +305,7 @@ def _masked(text: str, *folders: Path) -> str:
     text = re.sub(r" +\d+\.\d\d  ", "  0.00  ", text)  # the seconds of a history
     text = re.sub(r" \(\d+/s\)", "", text)
     text = re.sub(r"\d{4}-\d\d-\d\d[ T][\d:.+]+", "TIME", text)
+    text = re.sub(r'(?<="updated_at": )[\d.]+', "#", text)
     return re.sub(r'("?(?:seconds|started_at|ended_at)"?: )[\d.e-]+', r"\1 0", text)
 
 

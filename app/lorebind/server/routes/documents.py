@@ -17,6 +17,7 @@ from lorebind.server.bodies import Body, read_json, validated
 from lorebind.server.etags import conditional, json_response
 from lorebind.server.event_streams import PATIENT, PATIENT_DELETE, deferred_answer, prefers_events
 from lorebind.server.failures import invalid_request
+from lorebind.server.filter_parameter import FiltersInUrl
 from lorebind.server.new_documents import (
     REQUEST_BODY,
     NewDocuments,
@@ -44,6 +45,15 @@ from lorebind_knowledge.catalog.added import AddedDocument
 from lorebind_knowledge.documents.changing import id_is_taken, keep_documents, of_source
 from lorebind_knowledge.documents.listing import DocumentInfo
 
+SearchedText = Annotated[
+    str,
+    Query(max_length=500, description="A part of the uri or title, in any case of letters."),
+]
+DocumentFormat = Annotated[
+    str | None,
+    Query(max_length=100, description="Only documents that were read as it, such as `markdown`."),
+]
+
 router = APIRouter(prefix="/knowledge-bases/{kb_id}/documents", tags=["documents"])
 
 State = Annotated[
@@ -58,11 +68,22 @@ async def list_documents(
     paging: Paging,
     kb: SeenKnowledgeBase,
     state: State = None,
+    q: SearchedText = "",
+    format: DocumentFormat = None,  # noqa: A002  # the name of the parameter
+    filters: FiltersInUrl = None,
 ) -> Any:
     """List the documents of a knowledge base by uri, including those that failed."""
     start = paging.start()
     after, before = start.bounds
-    rows = await kb.adocuments(state=state, limit=paging.limit + 1, after=after, before=before)
+    rows = await kb.adocuments(
+        state=state,
+        q=q,
+        format=format,
+        filters=filters,
+        limit=paging.limit + 1,
+        after=after,
+        before=before,
+    )
     return paging.page_of(rows, start, lambda row: str(row.uri))
 
 
