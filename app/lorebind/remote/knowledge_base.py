@@ -123,7 +123,7 @@ class RemoteKnowledgeBase:
             "state": state,
             "q": q or None,
             "format": format,
-            "filters": json.dumps(resolved(filters)) if filters else None,
+            "filters": _parameter(filters),
         }
         path = f"{self._path}/documents"
         return read(list[DocumentInfo], self._server.all(path, **which, workflow=self.workflow))
@@ -334,4 +334,4 @@ def _run_info(run: Mapping[str, Any]) -> RunInfo:
 
 
 def _parameter(filters: Mapping[str, Any] | None) -> str | None:
-    return None if filters is None else json.dumps(dict(filters))
+    return None if filters is None else json.dumps(resolved(filters))

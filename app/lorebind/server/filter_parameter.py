@@ -19,7 +19,9 @@ def _filters(
         str | None,
         Query(
             max_length=20_000,
-            description='A condition on the metadata of passages, as JSON: `{"team": "it"}`.',
+            description="Conditions on the metadata of passages, as a JSON object. `find` and "
+            "`fetch` use the `filters` that the knowledge base declares by default.",
+            examples=['{"team": "sales"}'],
         ),
     ] = None,
 ) -> dict[str, Any] | None:

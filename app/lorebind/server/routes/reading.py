@@ -3,18 +3,18 @@ index has nothing of."""
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 
 from lorebind.knowledge_base import KnowledgeBase
 from lorebind.plain_data import as_data
 from lorebind.server.answers import DocumentText, Fields, FoundLines, PageOf
 from lorebind.server.etags import conditional
+from lorebind.server.filter_parameter import FiltersInUrl
 from lorebind.server.paging import Paging
 from lorebind.server.server import SeenKnowledgeBase
-from lorebind_config.errors import NotFoundError, UsageError
+from lorebind_config.errors import NotFoundError
 from lorebind_knowledge.ingest.report import Skipped
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["documents"])
@@ -33,30 +33,6 @@ LastLine = Annotated[
 ]
 
 
-async def _filters(
-    filters: Annotated[
-        str | None,
-        Query(
-            description="Conditions on the metadata, as a JSON object. By default the `filters` "
-            "that the knowledge base declares.",
-            examples=['{"team": "sales"}'],
-        ),
-    ] = None,
-) -> dict[str, Any] | None:
-    if filters is None:
-        return None
-    try:
-        conditions = json.loads(filters)
-    except (ValueError, RecursionError):
-        conditions = None
-    if not isinstance(conditions, dict):
-        raise UsageError('filters must be a JSON object, such as {"team": "sales"}')
-    return conditions
-
-
-OfFilters = Annotated[dict[str, Any] | None, Depends(_filters)]
-
-
 @router.get("/find", response_model=FoundLines)
 async def find(
     request: Request,
@@ -66,7 +42,7 @@ async def find(
     document: Annotated[
         str | None, Query(description="The id or the uri of the only document to search.")
     ] = None,
-    filters: OfFilters = None,
+    filters: FiltersInUrl = None,
     limit: Limit = 100,
 ) -> Any:
     """Return the lines that contain a text, or match a regular expression, in any case of letters.
@@ -86,7 +62,7 @@ async def fetch(
     document: Annotated[str, Query(description="The id or the uri of the document.")],
     first_line: FirstLine = 1,
     last_line: LastLine = None,
-    filters: OfFilters = None,
+    filters: FiltersInUrl = None,
 ) -> Any:
     """Return the text of a document, or of some of its lines, as the index has it."""
     name = storable_name(kb, document)
