@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
 
+    from lorebind_config.declarations.newest import RecencyDeclaration, VersionsDeclaration
     from lorebind_config.declarations.retrieval import (
         CondenseDeclaration,
         FusionDeclaration,
@@ -44,6 +45,8 @@ class RetrievalSettings(TypedDict, total=False):
     rerank: Mapping[str, Any] | RerankerBase | None
     condense: Literal["turns", "none"] | Mapping[str, Any] | CondenseDeclaration | None
     max_per_document: int | None
+    recency: Mapping[str, Any] | RecencyDeclaration | None
+    versions: Mapping[str, Any] | VersionsDeclaration | None
     neighbours: int | None
     inject_as: str | None
     render: str | None

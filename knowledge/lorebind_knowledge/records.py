@@ -56,6 +56,9 @@ class Span:
         }
 
 
+ORDERS = "recent"
+"""The raw score that orders passages where recency counts."""
+
 SPANS = Span.__slots__
 """Positions of a chunk, which change with every edit before it. Stores do not receive them."""
 
@@ -146,10 +149,10 @@ class DocumentMatch:
 
     id: str
     score: float
-    """In [0, 1], higher is better, for every store and strategy. It orders the passages, except in
-    a result that is `by_ranks`. It is the cosine. If words count too, the best passage has the
-    cosine of the nearest passage, and the others have a proportional score. After a reranker, it is
-    the reranker's score."""
+    """In [0, 1], higher is better, for every store and strategy. It orders the passages, except
+    where `recency` counts, see `ordering`, and in a result that is `by_ranks`. It is the cosine. If
+    words count too, the best passage has the cosine of the nearest passage, and the others have a
+    proportional score. After a reranker, it is the reranker's score."""
     relevance: float
     """In [0, 1]. `min_score` is compared with it, and `weak_below` with the highest one. It is the
     cosine, or after a reranker the reranker's score, or the raw score that `min_score_on` names."""
@@ -158,6 +161,11 @@ class DocumentMatch:
     text: str
     metadata: Mapping[str, Any]
     """`kb_id`, `uri`, `title`, the span (`start`, `end`, `line_start`, `line_end`), and more."""
+
+    @property
+    def ordering(self) -> float:
+        """The figure that orders passages: the score, weighted by `recency` where that counts."""
+        return self.scores.get(ORDERS, self.score)
 
 
 @dataclass(frozen=True, slots=True)

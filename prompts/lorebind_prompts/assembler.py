@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import UsageError
@@ -45,13 +46,13 @@ class Candidate:
 
 
 def candidates_of(contexts: Iterable[RetrievedContext]) -> list[Candidate]:
-    """Return the passages without duplicates, best score first, equal scores in the given order.
+    """Return the passages without duplicates, best first, equally good ones in the given order.
 
     Passages are duplicates if they have the same id, or the same text apart from whitespace.
     """
     candidates: list[Candidate] = []
     by_key: dict[str, Candidate] = {}
-    for context in sorted(contexts, key=lambda context: context.score, reverse=True):
+    for context in sorted(contexts, key=attrgetter("ordering"), reverse=True):
         content = clean_text(context.content)
         keys = [f"text {' '.join(content.split())}"]
         keys += [f"id {context.id}"] if context.id else []

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.records import ORDERS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -23,13 +25,15 @@ class RetrievedContext:
     """The binding that retrieved it."""
     content: str
     score: float
-    """In [0, 1], higher is better. It orders the passages."""
+    """In [0, 1], higher is better."""
     relevance: float
     """In [0, 1]. It decided whether the passage was retrieved, see `DocumentMatch.relevance`."""
     metadata: Mapping[str, Any]
     """`kb_id`, `uri`, `title`, the span and, if known, `heading` and a location such as `page`."""
     id: str
     """The chunk's id; empty if the passage comes from another retriever."""
+    ordering: float
+    """The figure that orders the passages, see `DocumentMatch.ordering`."""
     _tokens: int | TokenCounter = field(repr=False, compare=False)
 
     def __init__(
@@ -41,14 +45,17 @@ class RetrievedContext:
         metadata: Mapping[str, Any],
         id: str = "",  # noqa: A002 - the name of the field
         relevance: float | None = None,
+        ordering: float | None = None,
     ) -> None:
         """
         Args:
             token_estimate: the number of tokens of the content, or the counter to ask for it.
             relevance: None means the score.
+            ordering: None means the score.
         """
         relevance = score if relevance is None else relevance
-        values = (binding_id, content, score, relevance, metadata, id, token_estimate)
+        ordering = score if ordering is None else ordering
+        values = (binding_id, content, score, relevance, metadata, id, ordering, token_estimate)
         for name, value in zip(self.__slots__, values, strict=True):
             object.__setattr__(self, name, value)
 
@@ -64,7 +71,7 @@ class RetrievedContext:
     ) -> RetrievedContext:
         """Create a context from a search result of a binding."""
         values = match.text, match.score, counter, match.metadata, match.id, match.relevance
-        return cls(binding_id, *values)
+        return cls(binding_id, *values, match.ordering)
 
     @classmethod
     def from_document(cls, document: Document, counter: TokenCounter) -> RetrievedContext:
@@ -75,6 +82,8 @@ class RetrievedContext:
         metadata = dict(document.metadata)
         metadata.setdefault("uri", metadata.get("source") or "")
         score, relevance = _number(metadata.get("score")), _number(metadata.get("relevance"))
+        scores = metadata.get("scores")
+        ordering = scores.get(ORDERS) if isinstance(scores, dict) else None
         return cls(
             str(metadata.get("kb_id", "")),
             document.page_content,
@@ -83,6 +92,7 @@ class RetrievedContext:
             metadata,
             document.id or "",
             relevance,
+            _number(ordering),
         )
 
 

@@ -87,6 +87,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "rerank": ({"class": "rerankers:Mine", "candidates": 9}, {"class": "rerankers:Mine", "x": 1}),
     "condense": ("none", "never"),
     "max_per_document": (1, 0),
+    "recency": ({"half_life": "30d"}, {"half_life": "30 days"}),
+    "versions": ({"by": ["product"]}, {"by": []}),
     "neighbours": (1, 9),
     "inject_as": ("passages", "{{ .x }}"),
     "render": ("json", "{{"),

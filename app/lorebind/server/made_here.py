@@ -43,8 +43,10 @@ ALLOWED: Mapping[str, str] = {
     "HtmlDeclaration": "extractor",
     "PdfDeclaration": "tables",
     "RetrievalDeclaration": "strategy top_k min_score min_score_on max_tokens filters signals"
-    " fusion mmr_lambda rerank condense max_per_document neighbours inject_as render on_weak"
-    " fallback min_results stages on_error tool_fallback read_tools",
+    " fusion mmr_lambda rerank condense max_per_document recency versions neighbours"
+    " inject_as render on_weak fallback min_results stages on_error tool_fallback read_tools",
+    "RecencyDeclaration": "field half_life weight",
+    "VersionsDeclaration": "by field newest",
     "FusionDeclaration": "method document_weight smoothing rank_constant depth",
     "SignalsDeclaration": "dense lexical terms",
     "SmoothingDeclaration": "weight documents",

@@ -81,7 +81,7 @@ class LorebindRetriever(BaseRetriever):
         ]
         results = await retrieve(self.service, bindings, query)
         matches = [
-            (-match.score, match.id, document_of(match, result.result))
+            (-match.ordering, match.id, document_of(match, result.result))
             for result in results
             if result.is_given
             for match in result.result

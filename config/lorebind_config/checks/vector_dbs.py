@@ -176,3 +176,6 @@ def _searches_of_others(declared: Declaration, kb_id: str) -> Iterator[Problem]:
         if getattr(settings, "neighbours", None):
             message = f"{owner}, so the order of its passages is unknown"
             yield settings.problem(("neighbours",), message, "remove it")
+        if getattr(settings, "versions", None):
+            message = f"{owner}, so the versions of its documents are unknown"
+            yield settings.problem(("versions",), message, "remove it")

@@ -19,6 +19,7 @@ from lorebind_config.declarations.base import (
     refused,
 )
 from lorebind_config.declarations.kinds import KindRegistry
+from lorebind_config.declarations.newest import RecencyDeclaration, VersionsDeclaration
 from lorebind_config.declarations.rendering import Render
 from lorebind_config.declarations.values import DATES_AS_TEXT, JsonMap
 from lorebind_config.errors import UsageError
@@ -350,6 +351,16 @@ class RetrievalDeclaration(Declaration):
         le=50,
         description="Number of passages of one document after which passages of other documents "
         "are preferred, if their scores are at least 0.9 times as high. null: no preference.",
+    )
+    recency: RecencyDeclaration | None = Field(
+        None,
+        description="How much newer documents come before older ones. It changes the order of the "
+        "passages only, not their scores, their relevance or the verdict. null: not at all.",
+    )
+    versions: VersionsDeclaration | None = Field(
+        None,
+        description="Documents that are versions of the same document: searches find the newest "
+        "only, of those that pass the filters. null: searches find all.",
     )
     neighbours: int = Field(
         0,

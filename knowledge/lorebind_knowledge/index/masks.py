@@ -8,6 +8,7 @@ document, a date or a tag.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from lorebind_config.declarations.newest import VersionsDeclaration
+
     Mask: TypeAlias = NDArray[np.bool_]
     """Whether each row passes."""
     FetchMetadata: TypeAlias = Callable[[Sequence[int]], Iterable[tuple[int, str]]]
     """A function that takes rows and returns them with their metadata as JSON, in any order."""
 
 _KEPT = 32
+_DIGITS = re.compile(r"([0-9]{1,18})")
 
 
 class _Column(NamedTuple):
@@ -70,11 +74,35 @@ class Masks:
         mask = self._recent.get(key)
         if mask is None:
             mask = self._allowed(where, self._metadata(fetch))
-            # All at once: an order of use would need a lock.
-            if len(self._recent) >= _KEPT:
-                self._recent = {}
-            self._recent[key] = mask
+            self._keep(key, mask)
         return self._numbers[mask]
+
+    def newest(
+        self, where: Mapping[str, Any], versions: VersionsDeclaration, fetch: FetchMetadata
+    ) -> NDArray[np.int64]:
+        """Return the same numbers, without those of older versions of a document.
+
+        Args:
+            where: a well-formed filter. Only what passes is a version.
+            versions: which chunks are versions of the same document, and what orders them.
+            fetch: reads the metadata of rows.
+        """
+        key = json.dumps([where, versions.model_dump()], default=_plain)
+        mask = self._recent.get(key)
+        if mask is None:
+            parsed = self._metadata(fetch)
+            allowed = np.flatnonzero(np.isin(self._numbers, self.allowed(where, fetch)))
+            about = [parsed[row] for row in self._rows[allowed].tolist()]
+            mask = np.zeros(len(self._rows), np.bool_)
+            mask[allowed[_newest(about, versions)]] = True
+            self._keep(key, mask)
+        return self._numbers[mask]
+
+    def _keep(self, key: str, mask: Mask) -> None:
+        # All at once: an order of use would need a lock.
+        if len(self._recent) >= _KEPT:
+            self._recent = {}
+        self._recent[key] = mask
 
     def _allowed(self, where: Mapping[str, Any], parsed: Mapping[int, Any]) -> Mask:
         allowed: Mask = np.ones(len(self._rows), np.bool_)
@@ -120,6 +148,38 @@ def _column(name: str, metadata: Iterable[Any]) -> _Column:
         kinds.setdefault(key, only)
         kind_of.append(numbers.setdefault(key, len(numbers)))
     return _Column(list(kinds.values()), np.array(kind_of, np.int32))
+
+
+def _newest(metadata: Sequence[Mapping[str, Any]], versions: VersionsDeclaration) -> list[int]:
+    """Return the positions of those that are of the newest version, or of no versions at all."""
+    documents: list[str | None] = []
+    orders: list[tuple[Any, ...]] = []
+    latest: dict[str | None, tuple[Any, ...]] = {}
+    for about in metadata:
+        has_all = all(name in about for name in versions.by)
+        document = repr([about[name] for name in versions.by]) if has_all else None
+        order = _order(about.get(versions.field))
+        documents.append(document)
+        orders.append(order)
+        latest[document] = max(latest.get(document, order), order)
+    return [
+        at
+        for at, (document, order) in enumerate(zip(documents, orders, strict=True))
+        if document is None or order == latest[document]
+    ]
+
+
+def _order(value: Any) -> tuple[Any, ...]:
+    """Return a key that sorts versions: missing ones first, then numbers, then texts.
+
+    Numbers within texts compare as numbers: `1.9` is before `1.10`, and dates sort by time.
+    """
+    if isinstance(value, int | float):  # also true and false
+        return (1, value)
+    if not isinstance(value, str):
+        return (0,)
+    parts = _DIGITS.split(value.casefold())
+    return (2, *((int(part), "") if part.isdecimal() else (-1, part) for part in parts if part))
 
 
 def _plain(value: Any) -> Any:

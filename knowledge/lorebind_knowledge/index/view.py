@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from lorebind_config.declarations.newest import VersionsDeclaration
     from lorebind_knowledge.catalog.chunks import Member, State, StoredChunk
     from lorebind_knowledge.catalog.indexes import IndexEntry
     from lorebind_knowledge.database.sql import Sql
@@ -75,6 +76,8 @@ class _Filter(NamedTuple):
     """The numbers of the chunks that pass, ascending; None if all pass or the store filters."""
     total: int | None
     """Number of chunks that pass, if known."""
+    newest: NDArray[np.int64] | None = None
+    """The numbers of the chunks of the newest versions, ascending, if the store cannot tell."""
 
 
 class View(Chunks):
@@ -93,10 +96,21 @@ class View(Chunks):
         self._store, self._memory = store, memory
         self._space = index.space
         self._members = memory.members(index.index_uid, state.version)
+        self._versions: VersionsDeclaration | None = None
         self._query_words: tuple[str, QueryWords] | None = None
         self._query_terms: tuple[SparseVector, QueryTerms] | None = None
         self._vectors: dict[int, Any] = {}
         """The vectors that the store has given so far, by number."""
+
+    def find_newest(self, versions: VersionsDeclaration) -> None:
+        """From now on, find only the newest versions of documents."""
+        self._versions = versions
+
+    def newest_of(self, numbers: Sequence[int], where: Mapping[str, Any]) -> Sequence[int]:
+        """Return those of some chunks that pass a filter and are of the newest version."""
+        newest = self._filter(1, where)
+        allowed_ids = newest.allowed_ids if newest.newest is None else newest.newest
+        return _inside(numbers, allowed_ids) if newest.total else []
 
     @property
     def excluded(self) -> frozenset[str]:
@@ -157,7 +171,7 @@ class View(Chunks):
                 return best
             if len(best.ids) == k and max(last, 0) < best.scores[-1] - MARGIN:
                 return best
-            if last <= 0 and not only.where:
+            if last <= 0 and not only.where and only.newest is None:
                 return self._filled(hits, vector, k)
             ask *= _GROWTH
 
@@ -249,13 +263,20 @@ class View(Chunks):
         if k < 1:
             raise UsageError(f"top_k must be at least 1, not {k}")
         where = self._without_excluded(resolved(where) if where else {})
-        if not where:
+        if not (where or self._versions):
             return _Filter({}, {}, None, self.state.live)
         if not self.state.live:
             return _Filter(where, {}, None, 0)
+        if self._versions is None:
+            newest = None
+        else:
+            newest = self._masks().newest(where, self._versions, self.metadata_of)
         if self._store.filters:
-            return _Filter(where, without_fields(where, SPANS), None, None)
-        allowed_ids = self._masks().allowed(where, self.metadata_of)
+            total = None if newest is None else len(newest)
+            return _Filter(where, without_fields(where, SPANS), None, total, newest)
+        allowed_ids = newest
+        if allowed_ids is None:
+            allowed_ids = self._masks().allowed(where, self.metadata_of)
         return _Filter(where, where, allowed_ids, len(allowed_ids))
 
     def _without_excluded(self, where: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -313,6 +334,7 @@ class View(Chunks):
 
     def _passing(self, numbers: Sequence[int], only: _Filter) -> Mapping[int, Member | StoredChunk]:
         """Return the chunks that are live and pass a filter, by number."""
+        numbers = _inside(numbers, only.newest)
         if only.allowed_ids is None and only.where:
             allows = compile_filter(only.where)
             whole = self.chunks(numbers)

@@ -112,7 +112,7 @@ def spread(
         if taken[document] >= most:
             others = (n for n, (_, other) in enumerate(left) if taken[other] < most)
             first = next(others, 0)
-            if left[first][0].score >= COMPARABLE * best.score:
+            if left[first][0].ordering >= COMPARABLE * best.ordering:
                 at = first
         chosen, document = left.pop(at)
         taken[document] += 1

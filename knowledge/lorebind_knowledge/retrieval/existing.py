@@ -15,6 +15,7 @@ from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.base import Search, run_search
 from lorebind_knowledge.retrieval.diversity import LOOKED_THROUGH, spread_matches, without_repeats
 from lorebind_knowledge.retrieval.judging import passing, relevance
+from lorebind_knowledge.retrieval.recency import counts_recency, matches_by_recency
 from lorebind_knowledge.retrieval.strategies import before_reranking, declared_reranker, rerank
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ class _ExistingSearch(Search):
     ) -> tuple[list[DocumentMatch], float]:
         kb, allows = self.kbs[0], compile_filter(settings.filters)
         most = settings.max_per_document
-        sifts = settings.filters or settings.min_score is not None or most is not None
+        sifts = bool(settings.filters or counts_recency(settings)) or settings.min_score is not None
+        sifts = sifts or most is not None
         limit = max(k, _SIFTED) if sifts else k
         while True:
             documents = [
@@ -97,7 +99,8 @@ class _ExistingSearch(Search):
             passed = passing(allowed, settings)
             first = {match.id for match in documents[:LOOKED_THROUGH]}
             movable = sum(match.id in first for match in passed)
-            ranked = [*spread_matches(passed[:movable], most), *passed[movable:]]
+            first_ones = matches_by_recency(passed[:movable], settings)
+            ranked = [*spread_matches(first_ones, most), *passed[movable:]]
             unique = without_repeats(ranked, k) if kb.dedupe else ranked
             # If some documents score too low, all documents further away do too.
             if len(unique) >= k or len(documents) < limit or len(passed) < len(allowed):
@@ -121,6 +124,11 @@ class _ExistingSearch(Search):
             raise UsageError(
                 f"{self.name} is filled by others, so the order of its passages is unknown; "
                 "omit 'neighbours'"
+            )
+        if settings.versions is not None:
+            raise UsageError(
+                f"{self.name} is filled by others, so the versions of its documents are unknown; "
+                "omit 'versions'"
             )
         if self.kbs[0].namespace.tenant != DEFAULT_TENANT:
             raise UsageError(

@@ -12,7 +12,7 @@ import numpy as np
 from lorebind_config.errors import StoreError
 from lorebind_knowledge.cosines import best_first, score_of, scores_of
 from lorebind_knowledge.index.view import NO_HITS
-from lorebind_knowledge.records import DocumentMatch
+from lorebind_knowledge.records import ORDERS, DocumentMatch
 from lorebind_knowledge.retrieval.judging import absolute, deciding
 
 if TYPE_CHECKING:
@@ -52,6 +52,11 @@ class Candidate(NamedTuple):
     scores: Mapping[str, float]
     """The raw scores behind the score."""
 
+    @property
+    def ordering(self) -> float:
+        """See `DocumentMatch.ordering`."""
+        return self.scores.get(ORDERS, self.score)
+
     def scored(self, score: float, **figures: float) -> Candidate:
         """Return a copy with another score and additional raw scores."""
         return Candidate(self.kb_id, self.number, self.id, score, {**self.scores, **figures})
@@ -74,7 +79,7 @@ class Candidates(Sequence[Candidate]):
         if isinstance(at, slice):
             return self.at(range(len(self))[at])
         figures = {name: figure.item(at) for name, figure in self.raw_scores.items()}
-        return Candidate(*self.passages[at], self.scores.item(at), figures)
+        return Candidate(*self.passages[at], self.scores.item(at), _figures(figures))
 
     def __len__(self) -> int:
         return len(self.passages)
@@ -84,7 +89,7 @@ class Candidates(Sequence[Candidate]):
         rows = zip(self.passages, self.scores.tolist(), *columns, strict=True)
         for (kb_id, number, name), score, *figures in rows:
             scores = dict(zip(self.raw_scores, figures, strict=True))
-            yield Candidate(kb_id, number, name, score, scores)
+            yield Candidate(kb_id, number, name, score, _figures(scores))
 
     def at(self, positions: Sequence[int]) -> Candidates:
         """Return the candidates at these positions, in the order of the positions."""
@@ -219,6 +224,15 @@ class Query:
         numbers = self._of_each(passages, lambda view, numbers: view.documents(numbers))
         return [(passage[0], number) for passage, number in zip(passages, numbers, strict=True)]
 
+    def metadata(self, passages: Sequence[PassageKey]) -> list[Mapping[str, Any]]:
+        """Return the metadata of each passage."""
+
+        def read(view: View, numbers: list[int]) -> Iterable[Mapping[str, Any]]:
+            chunks = view.chunks(numbers)
+            return (chunks[number].metadata for number in numbers)
+
+        return self._of_each(passages, read)
+
     def best_relevance(self, candidates: Candidates, most: int | None = None) -> float:
         """Return the highest relevance of the first `most` candidates; 0 if there are none."""
         figures = deciding(candidates.raw_scores, self.settings)
@@ -256,6 +270,13 @@ class Query:
         return DocumentMatch(
             candidate.id, candidate.score, decisive, candidate.scores, chunk.text, about
         )
+
+
+def _figures(figures: dict[str, float]) -> dict[str, float]:
+    """Leave out the recency of a candidate that is too far down to move."""
+    if ORDERS in figures and figures[ORDERS] != figures[ORDERS]:  # not a number
+        del figures[ORDERS], figures["recency"]
+    return figures
 
 
 def _check_metadata(candidate: Candidate, metadata: Mapping[str, Any], owner: Namespace) -> None:

@@ -33,6 +33,7 @@ from lorebind_knowledge.retrieval.diversity import (
 from lorebind_knowledge.retrieval.judging import passing
 from lorebind_knowledge.retrieval.neighbours import with_neighbours
 from lorebind_knowledge.retrieval.query import Query
+from lorebind_knowledge.retrieval.recency import by_recency, counts_recency, fields_of
 from lorebind_knowledge.retrieval.strategies import (
     before_reranking,
     declared_reranker,
@@ -59,6 +60,9 @@ STRATEGIES: dict[str, Strategy] = {
     "rerank": hybrid,
 }
 """The functions that rank passages; `mmr` and rerankers reorder the candidates of `hybrid`."""
+
+_BY_RANK = ("similarity", "lexical")
+"""The strategies that return as many candidates as requested, not all that they have."""
 
 _MOST = 1000
 """Maximum number of passages to inspect to fill `top_k` if many repeat each other."""
@@ -191,6 +195,7 @@ class IndexSearch(Search):
             limit = max(limit, LOOKED_THROUGH)
         if settings.strategy == "lexical":  # judged by the same candidates for every top_k
             limit = max(limit, settings.fusion.depth)
+        limit = _enough(settings, limit)
         while True:
             ranked, best = _ranked(query, limit)
             complete = len(ranked) != limit  # a strategy that returns more returns all it has
@@ -216,7 +221,7 @@ class IndexSearch(Search):
     ) -> list[DocumentMatch]:
         """Return the first passages in the ranking of the strategy itself."""
         query = self.query(settings, views)
-        return query.passages(_ranked(query, limit)[0][:limit])
+        return query.passages(_ranked(query, _enough(settings, limit))[0][:limit])
 
     def query(self, settings: RetrievalDeclaration, views: Mapping[Namespace, View]) -> Query:
         """Return a query of the indexes that exist, and note what the caller should know of them.
@@ -237,6 +242,11 @@ class IndexSearch(Search):
         if settings.filters:
             compile_filter(settings.filters)
             self._look_for_keys(required_fields(settings.filters), by_id.values())
+        for setting, names in fields_of(settings).items():
+            self._look_for_keys(dict.fromkeys(names, True), by_id.values(), setting)
+        if settings.versions is not None and settings.versions.newest:
+            for view in by_id.values():
+                view.find_newest(settings.versions)
         terms = self.terms if _uses_terms(settings) and self._have_terms(by_id) else None
         return Query(self.question, self.vector, settings, by_id, terms)
 
@@ -264,8 +274,10 @@ class IndexSearch(Search):
                     f"{embedder}, which may serve another model; check it with: {kb.ingest_command}"
                 )
 
-    def _look_for_keys(self, names: Mapping[str, bool], views: Collection[View]) -> None:
-        """Add a notice for each key in the filter that no document's metadata has."""
+    def _look_for_keys(
+        self, names: Mapping[str, bool], views: Collection[View], where: str = "the filter"
+    ) -> None:
+        """Add a notice for each key in the settings that no document's metadata has."""
         views = [view for view in views if view.state.live]
         for name, required in names.items():
             if views and not any(view.has_metadata_key(name) for view in views):
@@ -274,8 +286,8 @@ class IndexSearch(Search):
                 # of the known keys, misspelled.
                 if required or nearest(name, known_keys):
                     self.notices[name] = (
-                        f"no document of {self.name} has the metadata key {name!r}, which the "
-                        f"filter names{'' if required else ' to exclude documents'}; "
+                        f"no document of {self.name} has the metadata key {name!r}, which {where} "
+                        f"names{'' if required else ' to exclude documents'}; "
                         f"{did_you_mean(name, known_keys)}"
                     )
 
@@ -343,10 +355,20 @@ def _ranked(query: Query, limit: int) -> tuple[Ranking, float]:
     """Return `limit` passages or all that there are, and the highest relevance of a candidate."""
     settings = query.settings
     candidates = STRATEGIES[settings.strategy](query, limit)
+    depth = settings.fusion.depth
     if settings.strategy == "lexical":
-        return candidates, query.best_relevance(candidates, settings.fusion.depth)
-    best = query.best_relevance(candidates)
+        best = query.best_relevance(candidates, depth)
+    else:
+        best = query.best_relevance(candidates)
+    if counts_recency(settings):
+        returns_all = settings.strategy not in _BY_RANK
+        candidates = by_recency(query, candidates, None if returns_all else depth)
     return (mmr(query, candidates, limit) if settings.strategy == "mmr" else candidates), best
+
+
+def _enough(settings: RetrievalDeclaration, limit: int) -> int:
+    """Return how many passages to rank, so that recency moves the same ones for every limit."""
+    return max(limit, settings.fusion.depth) if counts_recency(settings) else limit
 
 
 def _passed(query: Query, ranked: Ranking) -> Ranking:

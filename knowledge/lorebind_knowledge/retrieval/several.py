@@ -58,9 +58,10 @@ def merged(
 ) -> QueryResult:
     """Return one result of several searches, with at most as many passages as the largest `top_k`.
 
-    Passages whose scores are on the same scale are ordered by score. Those of different scales are
-    ordered by their ranks, which is what reciprocal rank fusion does with lists that have nothing
-    in common; of equal ranks, those of the better verdict come first.
+    Passages whose scores are on the same scale are ordered by score, and by recency where it
+    counts. Those of different scales are ordered by their ranks, which is what reciprocal rank
+    fusion does with lists that have nothing in common; of equal ranks, those of the better verdict
+    come first.
 
     Args:
         searches: the searches.
@@ -79,7 +80,7 @@ def merged(
     for each, result in answered:
         scales.setdefault(each.scale(result), []).extend(result.matches)
     for matches in scales.values():
-        matches.sort(key=lambda match: (-match.score, match.id))
+        matches.sort(key=lambda match: (-match.ordering, match.id))
     ranked = [match for match in chain(*zip_longest(*scales.values())) if match is not None]
     best = answered[0][1]
     searched, skipped = list[str](), list[str]()

@@ -25,6 +25,7 @@ from lorebind_knowledge.cosines import dots
 from lorebind_knowledge.rerankers.base import rerank_texts
 from lorebind_knowledge.retrieval.judging import relevance
 from lorebind_knowledge.retrieval.query import weighed
+from lorebind_knowledge.retrieval.recency import counts_recency, matches_by_recency
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -237,7 +238,10 @@ def mmr(query: Query, ranked: Candidates, limit: int) -> Ranking:
     if not ranked:
         return []
     vectors = query.vectors(ranked.passages)
-    relevance = scaled(ranked.raw_scores["fused"])
+    figures = ranked.raw_scores["fused"]
+    if recency := counts_recency(query.settings):
+        figures = recency.figure(figures, ranked.raw_scores["recency"])
+    relevance = scaled(figures)
     weight = query.settings.mmr_lambda
     likeness = np.zeros(len(ranked))
     left = np.ones(len(ranked), np.bool_)
@@ -276,7 +280,7 @@ async def rerank(
             decisive = relevance(scores, settings)
             score = round(figure, _DECIMALS)
             judged.append(replace(match, score=score, relevance=decisive, scores=scores))
-    return sorted(judged, key=lambda match: (-match.score, match.id))
+    return matches_by_recency(sorted(judged, key=lambda match: (-match.score, match.id)), settings)
 
 
 def before_reranking(settings: RetrievalDeclaration) -> RetrievalDeclaration:

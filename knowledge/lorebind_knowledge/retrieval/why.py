@@ -9,7 +9,7 @@ import numpy as np
 from lorebind_config.filters import compile_filter
 from lorebind_knowledge.index.index import read_indexes
 from lorebind_knowledge.plumbing.bridge import call
-from lorebind_knowledge.records import SearchPath, SearchStage
+from lorebind_knowledge.records import ORDERS, SearchPath, SearchStage
 from lorebind_knowledge.retrieval.judging import relevance
 from lorebind_knowledge.retrieval.search import IndexSearch
 from lorebind_knowledge.retrieval.strategies import before_reranking
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import DocumentMatch
     from lorebind_knowledge.retrieval.query import Query
 
-_SIGNALS = ("dense", "lexical", "terms", "document", "fused")
+_SIGNALS = ("dense", "lexical", "terms", "document", "fused", "recency", ORDERS)
 
 
 async def path_of(
@@ -56,6 +56,7 @@ async def path_of(
         return candidates, [
             *_included(query.views[kb.id], uri, len(chunks)),
             *_filtered(chunks, settings),
+            *_newest(query.views[kb.id], chunks, settings),
             *_signals(candidates, uri, lambda: _own_scores(query, kb.id, chunks)),
             _candidates(candidates, uri, len(chunks), depth),
         ]
@@ -92,6 +93,16 @@ def _filtered(chunks: Sequence[StoredChunk], settings: RetrievalDeclaration) -> 
     passing = sum(predicate(chunk.metadata) for chunk in chunks)
     note = f"{passing} of its {len(chunks)} passages pass the filter"
     return [SearchStage("filters", None, None, len(chunks), passing > 0, note)]
+
+
+def _newest(
+    view: View, chunks: Sequence[StoredChunk], settings: RetrievalDeclaration
+) -> list[SearchStage]:
+    if settings.versions is None or not settings.versions.newest:
+        return []
+    newest = view.newest_of([chunk.number for chunk in chunks], settings.filters)
+    note = f"{len(newest)} of its {len(chunks)} passages are of the newest version"
+    return [SearchStage("versions", None, None, len(chunks), bool(newest), note)]
 
 
 def _signals(
