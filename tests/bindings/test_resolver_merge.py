@@ -53,8 +53,6 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "max_tokens": st.integers(1, 9000),
     "filters": st.sampled_from([{}, {"team": "x"}, {"lang": ["de", "en"], "old": False}]),
     "mmr_lambda": st.sampled_from([0.25, 1.0]),
-    "recency": st.sampled_from([{"weight": 0.5}, {"field": "created", "half_life": "1y"}]),
-    "versions": st.sampled_from([{"by": ["product"]}, {"by": ["a", "b"], "newest": False}]),
     "neighbours": st.integers(0, 5),
     "inject_as": st.sampled_from(["Handbook", "Rules"]),
     "fallback": st.sampled_from(["Ask a human.", "Say so."]),

@@ -31,7 +31,7 @@ ALLOWED: Mapping[str, str] = {
     "KnowledgeBaseDeclaration": "id description embedder sparse vector_db ingest sources language"
     " chunking preprocess retrieval metadata weak_below keep",
     "InlineSource": "type documents max_bytes metadata on_textless_pages",
-    "SourceMetadata": "static from_path",
+    "SourceMetadata": "static from_path from_document types",
     "InlineDocument": "id text metadata",
     "UrlSource": "type url urls fetch max_bytes metadata on_textless_pages",
     "MediaTranscriptSource": "type url urls fetch max_bytes metadata on_textless_pages provider"
