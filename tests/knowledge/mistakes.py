@@ -84,8 +84,8 @@ MISTAKES = [
         "zzz: 0.1",
         "lorebind.yaml:26:27: unknown key 'zzz'; known: condense, fallback, filters, fusion, "
         "inject_as, max_per_document, max_tokens, min_results, min_score, min_score_on, "
-        "mmr_lambda, neighbours, on_error, on_weak, read_tools, render, rerank, signals, stages, "
-        "strategy, tool_fallback, top_k",
+        "mmr_lambda, neighbours, on_error, on_weak, read_tools, recency, render, rerank, signals, "
+        "stages, strategy, tool_fallback, top_k, versions",
     ),
     Mistake(
         "a misspelt section",

@@ -273,7 +273,7 @@ class Query:
 
 
 def _figures(figures: dict[str, float]) -> dict[str, float]:
-    """Leave out the recency of a candidate that is too far down to move."""
+    """Remove the recency of a candidate that is too far down to move."""
     if ORDERS in figures and figures[ORDERS] != figures[ORDERS]:  # not a number
         del figures[ORDERS], figures["recency"]
     return figures

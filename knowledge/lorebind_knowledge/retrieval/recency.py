@@ -40,7 +40,7 @@ def by_recency(query: Query, ranked: Candidates, most: int | None = None) -> Can
     Args:
         query: the query.
         ranked: the candidates, best first.
-        most: only so many of the first ones may move; None means all.
+        most: the number of first candidates that may move; None means all.
     """
     declared = counts_recency(query.settings)
     if declared is None or not ranked:
