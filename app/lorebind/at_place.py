@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import lorebind_bindings  # which imports a name at its first use: LangChain takes half a second
+from lorebind_bindings.observing import answer_span, describe_answer
 from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.errors import MissingDependencyError, UsageError
 from lorebind_config.plugins import import_extra
@@ -322,9 +324,11 @@ class AtPlace:
             UsageError: the question is blank, or a tool of the agent is not a tool.
             LorebindError: retrieval or the model failed.
         """
-        return await lorebind_bindings.answer(
-            self._knowledge, *self._ready(model, question, request)
-        )
+        ready = self._ready(model, question, request)
+        with answer_span(self._knowledge.events, ready[0]) as span:
+            answer = await lorebind_bindings.answer(self._knowledge, *ready)
+            describe_answer(span, answer)
+            return answer
 
     def stream(
         self,
@@ -338,9 +342,9 @@ class AtPlace:
         Iterate over the stream once, with `for` or `async for`; afterwards its `answer` is the
         whole answer. The search starts when you start reading, for the tenant of this call.
         """
-        return lorebind_bindings.AnswerStream(
-            self._knowledge, *self._ready(model, question, request)
-        )
+        ready = self._ready(model, question, request)
+        span = partial(answer_span, self._knowledge.events, ready[0], is_current=False)
+        return lorebind_bindings.AnswerStream(self._knowledge, *ready, span=span)
 
     def _ready(
         self, model: str | BaseChatModel | None, question: str, more: Mapping[str, Any]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing, closing
+import sys
+from contextlib import ExitStack, aclosing, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.injecting import inject, inject_given
 from lorebind_bindings.models import naming_failures
-from lorebind_bindings.observing import model_call
+from lorebind_bindings.observing import describe_answer, model_call
 from lorebind_bindings.previewing import preview
 from lorebind_bindings.prompt_template import literal
 from lorebind_bindings.structured_output import StructuredOutput, texts_in
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,
         AsyncIterator,
+        Callable,
         Iterator,
         Mapping,
         Sequence,
     )
+    from contextlib import AbstractContextManager
 
     from langchain_core.documents import Document
     from langchain_core.language_models import BaseChatModel
@@ -42,11 +45,13 @@ if TYPE_CHECKING:
 
     from lorebind_bindings.injecting import Injection
     from lorebind_bindings.mcp_servers import McpServer
+    from lorebind_bindings.observing import Observed
     from lorebind_bindings.previewing import PromptPreview
     from lorebind_bindings.prompt_template import Block, Prompt
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.retrieving import BoundResult, Verdict
     from lorebind_bindings.tool_loop import OnReply
+    from lorebind_knowledge.events import Span
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import Citation, Mention, RetrievedContext, TokenCounter
 
@@ -202,12 +207,25 @@ class AnswerStream:
         counter: TokenCounter,
         request: Request,
         on_reply: OnReply | None = None,
+        span: Callable[[], AbstractContextManager[Span]] | None = None,
     ) -> None:
-        """See `answer` for the arguments. The errors that it raises are raised while reading."""
+        """See `answer` for the arguments. The errors that it raises are raised while reading.
+
+        Args:
+            service: see `answer`, as for the following ones.
+            bindings: see there.
+            model: see there.
+            counter: see there.
+            request: see there.
+            on_reply: see there.
+            span: opens a span around the search and the calls, which is not current.
+        """
         self._prepare = partial(_prepare, service, bindings, model, counter, request, on_reply)
         self._model, self._config = model, request.config
         self._calling = partial(model_call, service.events, model, is_current=False)
         self._tenant = service.tenant  # the stream may be read as another tenant
+        self._open_span, self._spans = span, ExitStack()
+        self._span: Span | None = None
         self._begun = False
         self._whole: Any = None
         self._prepared: ModelRequest | None = None
@@ -253,6 +271,7 @@ class AnswerStream:
             LorebindError: retrieval failed, see `retrieve`.
         """
         prepared = await self._ready()
+        self._spans.close()  # the stream may never be read
         with lane("wait"):
             return await call(preview, prepared.messages, prepared.injection, prepared.counter)
 
@@ -265,7 +284,7 @@ class AnswerStream:
             await prepared.loop.open()
             while True:
                 self._whole = None
-                with self._calling() as observed, naming_failures(self._model):
+                with self._call() as observed:
                     client = prepared.loop.client(self._model)
                     chunks: Any = client.astream(
                         prepared.messages, self._config, **prepared.settings
@@ -277,11 +296,12 @@ class AnswerStream:
                     observed.reply(self._whole)
                 if not await self._goes_on(prepared):
                     break
+            self._end(await _finish(prepared, self._whole))
+            if prepared.loop.output:
+                yield self.answer.text
         finally:
+            self._spans.__exit__(*sys.exc_info())
             await prepared.loop.close()
-        self._answer = await _finish(prepared, self._whole)
-        if prepared.loop.output:
-            yield self._answer.text
 
     def __iter__(self) -> Iterator[str]:
         self._begin()
@@ -290,7 +310,7 @@ class AnswerStream:
             run(prepared.loop.open())
             while True:
                 self._whole = None
-                with self._calling() as observed, naming_failures(self._model):
+                with self._call() as observed:
                     client = prepared.loop.client(self._model)
                     chunks: Any = client.stream(
                         prepared.messages, self._config, **prepared.settings
@@ -302,31 +322,58 @@ class AnswerStream:
                     observed.reply(self._whole)
                 if not run(self._goes_on(prepared)):
                     break
+            self._end(finished(prepared, self._whole))
+            if prepared.loop.output:
+                yield self.answer.text
         finally:
+            self._spans.__exit__(*sys.exc_info())
             run(prepared.loop.close())
-        self._answer = finished(prepared, self._whole)
-        if prepared.loop.output:
-            yield self._answer.text
 
-    # The tenant of a stream is set for each step: between two of them, the caller's own applies.
+    # The tenant and the span of a stream are set for each step: between two of them, the caller's
+    # own apply.
+
+    @contextmanager
+    def _step(self) -> Iterator[None]:
+        current = nullcontext() if self._span is None else self._span.current()
+        with as_tenant(self._tenant), current:
+            yield
 
     async def _ready(self) -> ModelRequest:
         if self._prepared is None:
-            with as_tenant(self._tenant):
-                self._prepared = await self._prepare()
+            if self._open_span is not None and self._span is None:
+                self._span = self._spans.enter_context(self._open_span())
+            try:
+                with self._step():
+                    self._prepared = await self._prepare()
+            except BaseException:
+                self._spans.__exit__(*sys.exc_info())  # the stream may never be read
+                raise
         return self._prepared
 
+    @contextmanager
+    def _call(self) -> Iterator[Observed]:
+        with ExitStack() as stack:
+            with self._step():
+                observed = stack.enter_context(self._calling())
+            stack.enter_context(naming_failures(self._model))
+            yield observed
+
     async def _anext(self, chunks: AsyncIterator[Any]) -> Any:
-        with as_tenant(self._tenant):
+        with self._step():
             return await anext(chunks, None)
 
     def _next(self, chunks: Iterator[Any]) -> Any:
-        with as_tenant(self._tenant):
+        with self._step():
             return next(chunks, None)
 
     async def _goes_on(self, prepared: ModelRequest) -> bool:
-        with as_tenant(self._tenant):
+        with self._step():
             return await prepared.goes_on(self._whole)
+
+    def _end(self, answer: Answer) -> None:
+        self._answer = answer
+        if self._span is not None:
+            describe_answer(self._span, answer)
 
     def _begin(self) -> None:
         if self._begun:

@@ -14,13 +14,15 @@ from lorebind_config.errors import ModelError
 from lorebind_knowledge.events import Event, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
     from langchain_core.messages.tool import ToolCall
 
-    from lorebind_knowledge.events import Events
+    from lorebind_bindings.answering import Answer
+    from lorebind_bindings.resolver import ResolvedBinding
+    from lorebind_knowledge.events import Events, Span
 
 
 class Observed:
@@ -44,6 +46,28 @@ class Observed:
     def fail(self, kind: str) -> None:
         """Name the failure, if the exception that ends the block does not."""
         self.data["kind"] = self.attributes["error.type"] = kind
+
+
+@contextmanager
+def answer_span(
+    events: Events, bindings: Iterable[ResolvedBinding], *, is_current: bool = True
+) -> Iterator[Span]:
+    """Open the span of an answer within a block, around its searches and calls.
+
+    Args:
+        events: open the span.
+        bindings: the knowledge bases that are searched.
+        is_current: False if the block yields to a caller; see `Span.current`.
+    """
+    attributes = {"lorebind.kb_ids": [binding.id for binding in bindings]}
+    with events.span("answer", attributes, is_current=is_current) as span:
+        yield span
+
+
+def describe_answer(span: Span, answer: Answer) -> None:
+    """Add to a span how an answer ended, without its texts."""
+    span["lorebind.verdict"] = answer.verdict
+    span["lorebind.citations"] = len(answer.citations)
 
 
 @contextmanager

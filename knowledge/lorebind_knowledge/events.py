@@ -54,6 +54,8 @@ class Tracer(Protocol):
     ) -> AbstractContextManager[object]:
         """Open a span within a block.
 
+        Yields a function that opens a block within it whose spans are its children, or None.
+
         Args:
             name: the name of the span.
             attributes: its attributes.
@@ -259,19 +261,37 @@ class Events:
         *,
         is_call: bool = False,
         is_current: bool = True,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Span]:
         """Open a span within a block, in each tracer; see `Tracer.open_span`.
 
-        Yields a dict for further attributes.
+        Yields the span, for further attributes.
         """
-        more: dict[str, Any] = {}
+        span = Span()
         with ExitStack() as stack:
             for tracer in self.tracers:
                 opened = tracer.open_span(
-                    name, attributes, more, is_call=is_call, is_current=is_current
+                    name, attributes, span, is_call=is_call, is_current=is_current
                 )
-                stack.enter_context(opened)
-            yield more
+                if callable(around := stack.enter_context(opened)):
+                    span.around.append(around)
+            yield span
+
+
+class Span(dict[str, Any]):
+    """An open span: a dict for further attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.around: list[Callable[[], Any]] = []
+        """Open a block whose spans are children of this one, for each tracer."""
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Open a block whose spans are children of this one, which is not current elsewhere."""
+        with ExitStack() as stack:
+            for around in self.around:
+                stack.enter_context(around())
+            yield
 
 
 HOOKS = [name for name, member in vars(Extension).items() if isfunction(member)]

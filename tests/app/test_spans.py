@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 from prometheus_client import CollectorRegistry
 
 from lorebind import Project, TaskError
+from lorebind_bindings import AnswerStream
 from lorebind_config.project_code import import_of_project
 from lorebind_knowledge.extensions.prometheus import Prometheus
 from tests.bindings.helpers import Agentic, Scripted
@@ -216,6 +218,48 @@ def test_a_model_that_fails(tmp_path: Path) -> None:
     assert traced.value("model_calls_total", **model, outcome="failed") == 1
     assert traced.value("workflow_runs_total", workflow="reply", outcome="failed") == 1
     traced.project.close()
+
+
+ANSWER = """\
+answer
+answer > retrieval docs
+answer > retrieval docs > embeddings bag-of-words
+answer > retrieval docs > nearest
+answer > chat Agentic
+answer > execute_tool find
+answer > chat Agentic
+"""
+
+
+async def _whole(stream: AnswerStream) -> None:
+    await stream.asearch()
+    async for _ in stream:
+        assert not get_current_span().get_span_context().is_valid
+
+
+@pytest.mark.parametrize("how", ["generate", "stream", "astream"])
+def test_an_answer_is_one_trace(traced: Traced, how: str) -> None:
+    """Its search, its model and its tools are below one span, which is not the reader's."""
+    traced.project.ingest("docs")
+    traced.spans()
+    docs = traced.project.at("docs")
+    tools = [tool for tool in docs.tools() if tool.name == "find"]
+    if how == "generate":
+        docs.generate(QUESTION, tools=tools)
+    elif how == "stream":
+        for _ in docs.stream(QUESTION, tools=tools):
+            assert not get_current_span().get_span_context().is_valid
+    else:
+        asyncio.run(_whole(docs.stream(QUESTION, tools=tools)))
+    spans = traced.spans()
+    assert tree(spans) == ANSWER.splitlines()
+    assert attributes(spans, "answer") == {
+        "lorebind.kb_ids": ("docs",),
+        "lorebind.verdict": "hit",
+        "lorebind.citations": 1,
+    }
+    docs.stream(QUESTION).preview()
+    assert tree(traced.spans()) == ANSWER.splitlines()[:4]
 
 
 def test_an_answer_that_is_not_read_to_its_end(traced: Traced) -> None:

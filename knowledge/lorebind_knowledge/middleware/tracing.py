@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_config.plugins import import_extra
@@ -18,6 +19,7 @@ from lorebind_knowledge.stores.wrapper import StoreWrapper
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
@@ -122,7 +124,7 @@ class Tracing(Wrapper):
         *,
         is_call: bool,
         is_current: bool = True,
-    ) -> Iterator[None]:
+    ) -> Iterator[Callable[[], AbstractContextManager[object]]]:
         """Open a span within a block; see `events.Tracer`."""
         tracer = self._api.get_tracer("lorebind", tracer_provider=self._provider)
         start = tracer.start_as_current_span if is_current else tracer.start_span
@@ -135,7 +137,12 @@ class Tracing(Wrapper):
             set_status_on_exception=False,
         ) as span:
             try:
-                yield
+                yield partial(
+                    self._api.use_span,
+                    span,
+                    record_exception=False,
+                    set_status_on_exception=False,
+                )
             except BaseException as error:
                 message = str(error) if self._record_text else None
                 span.set_attribute("error.type", type(error).__qualname__)
