@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lorebind_knowledge.catalog.segments import (
+    LONGEST_TERM,
     MAX_PASSAGES,
     Segment,
     TermPostings,
@@ -89,11 +90,12 @@ def write(
             np.array([] if start else list(gone), "<i8"),
             [],
         )
-        keys = {term: key_of(term) for term in set(terms)}
-        vocabulary = sorted(keys, key=keys.__getitem__)
+        long = {term: key_of(term) for term in set(terms) if len(term) > LONGEST_TERM}
+        keys = [long.get(term, term) for term in terms] if long else terms
+        vocabulary = sorted(set(keys))
         postings = _sorted(
-            [keys[term] for term in vocabulary],
-            _places({term: place for place, term in enumerate(vocabulary)}, terms),
+            vocabulary,
+            _places({term: place for place, term in enumerate(vocabulary)}, keys),
             np.repeat(np.arange(len(some), dtype=np.int32), sizes),
             np.minimum(weights, MAX_WEIGHT),
         )

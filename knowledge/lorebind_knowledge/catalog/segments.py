@@ -30,7 +30,7 @@ MAX_PASSAGES = 65_536
 
 _TERMS_PER_ROW, _POSTINGS_PER_ROW = 512, 2048
 """A row ends where it exceeds either."""
-_LONGEST_TERM = 64
+LONGEST_TERM = 64
 """Longer terms are stored as hashes, because PostgreSQL limits the size of keys."""
 _NONE = np.zeros(0, np.int64)
 # Rows by pairs of segment and first term, as JSON. Both lists alone would also name large rows of
@@ -257,9 +257,9 @@ def insert_postings(sql: Sql, segment: int, block: TermPostings) -> None:
 
 def key_of(term: str) -> str:
     """Return the stored form of a term."""
-    if len(term) <= _LONGEST_TERM:
+    if len(term) <= LONGEST_TERM:
         return term
-    return f"#{hashlib.sha256(term.encode()).hexdigest()[: _LONGEST_TERM - 1]}"
+    return f"#{hashlib.sha256(term.encode()).hexdigest()[: LONGEST_TERM - 1]}"
 
 
 def document_hash(uri: str) -> bytes:

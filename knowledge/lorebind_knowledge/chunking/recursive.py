@@ -149,6 +149,10 @@ class RecursiveChunker(Chunker):
         levels: Sequence[Level],
         head: int,
     ) -> Iterator[Interval]:
+        # All pieces would be joined again. Tokens cut at a place count twice, so they may not fit.
+        if self.unit == "characters" and end - start <= self.size:
+            yield start, end
+            return
         places, finer = _best_places(text, start, end, levels, max(start, head))
         if not places:
             yield from windows(ruler, text, start, end, self.size, self.overlap)

@@ -170,7 +170,8 @@ class SourceItem:
     token: bytes = b""
     """A short text from which `Source.restore` makes the item again; empty if it cannot.
 
-    An ingest does not keep such items in memory.
+    An ingest does not keep such items in memory. It keeps their versions, so `restore` need not
+    return them.
     """
 
 

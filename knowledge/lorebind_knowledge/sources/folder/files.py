@@ -228,11 +228,7 @@ class FileSource:
     def restore(self, token: bytes) -> SourceItem:
         """Return a listed item; see `SourceItem.token`."""
         name, uri = os.fsdecode(token), token.decode("utf-8", "backslashreplace")
-        media_type = self._media_type(name)
-        version = self._listed_version(name, media_type)
-        return SourceItem(
-            uri, partial(self._read, name, uri, media_type), version=version, token=token
-        )
+        return SourceItem(uri, partial(self._read, name, uri, self._media_type(name)), token=token)
 
     def _unless_empty(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """Yield the entries.
