@@ -26,6 +26,8 @@ _NO_LINK_ANYWHERE = getattr(os, "O_NOFOLLOW_ANY", 0)
 """macOS has this flag, which refuses links in all parts of a path."""
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 """Opening a pipe would block."""
+_OPENED = "/proc/self/fd/{}"
+"""A link to an open file, on Linux. Opening a path part by part takes several times as long."""
 
 
 def make_data_folder(file: Path, elsewhere: str = ELSEWHERE) -> None:
@@ -58,8 +60,8 @@ class OutsideError(Exception):
 def open_inside(folder: Path | str, path: Path | str) -> BinaryIO:
     """Open a file below a folder for reading. Links are followed if they stay inside the folder.
 
-    Another process can replace a folder with a link between two system calls. Therefore, the file
-    is opened without following any link. If that fails, the path is resolved, and opening the
+    Another process can replace a folder with a link between two system calls. Therefore, no file
+    is returned that was opened through a link. If that fails, the path is resolved, and opening the
     resolved path fails if any part of it is a link by then.
 
     Args:
@@ -84,9 +86,15 @@ def open_inside(folder: Path | str, path: Path | str) -> BinaryIO:
 def _open(real: str, flags: int) -> int:
     if _NO_LINK_ANYWHERE:
         return os.open(real, flags | _NO_LINK_ANYWHERE | _NO_WAIT)
-    if os.open in os.supports_dir_fd:
-        return _walk(real, flags)
-    return _look_again(real, flags)
+    if os.open not in os.supports_dir_fd:
+        return _look_again(real, flags)
+    opened = os.open(real, flags | _NO_LINK | _NO_WAIT)
+    with suppress(OSError):
+        # Linux tells where an open file is: elsewhere, if the path led through a link.
+        if os.readlink(_OPENED.format(opened)) == real:
+            return opened
+    os.close(opened)
+    return _walk(real, flags)
 
 
 def _walk(real: str, flags: int) -> int:

@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from lorebind_config import project_files
 from lorebind_config.project_files import OutsideError, open_inside
 
 
-@pytest.fixture(params=["part by part", "as on Windows"])
+@pytest.fixture(params=["at once", "part by part", "as on Windows"])
 def project(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     if request.param == "as on Windows":
         monkeypatch.setattr(os, "supports_dir_fd", set())
+    if request.param == "part by part":
+        monkeypatch.setattr(project_files, "_OPENED", "/nowhere/{}")
     (tmp_path / "project/docs/deep").mkdir(parents=True)
     (tmp_path / "outside/deep").mkdir(parents=True)
     (tmp_path / "project/docs/deep/a.md").write_text("inside")

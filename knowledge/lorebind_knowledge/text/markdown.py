@@ -47,6 +47,8 @@ class Fence(NamedTuple):
 
 def fences(text: str, start: int, end: int) -> Iterator[Fence]:
     """Yield the fenced blocks of a part, which begins with a line; an unclosed one ends with it."""
+    if all(text.find(mark, start, end) < 0 for mark in ("```", "~~~")):
+        return
     opening: re.Match[str] | None = None
     for mark in _FENCE.finditer(text, start, end):
         if opening is None:
