@@ -349,9 +349,9 @@ def suffix_of(uri: str) -> str:
     if "://" in uri:
         return name_of(uri).suffix.lower()
     # Without an object for the path: an ingest asks several times for each file.
-    name = uri.rstrip("/").rpartition("/")[2]
-    before, _, ending = name.rpartition(".")
-    return f".{ending.lower()}" if before and ending else ""
+    path = uri.rstrip("/")
+    dot = path.rfind(".")
+    return path[dot:].lower() if path.rfind("/") + 1 < dot < len(path) - 1 else ""
 
 
 def title_of(uri: str) -> str:

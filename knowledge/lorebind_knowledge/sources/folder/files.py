@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _YOUNG_NS = 2_000_000_000
 """The coarsest clock of a file system, FAT's, ticks every 2 seconds."""
 
+_SETTINGS = {"": "as_text", GITIGNORE: "respect_gitignore", LINKS_OUT: ""}
+"""The settings with which files are read that are skipped for a reason; `paths` for any other."""
+
 A_PATH: dict[str, Any] = {"required": ["path"], "properties": {"path": {"type": "string"}}}
 PATHS: dict[str, Any] = {"required": ["paths"], "properties": {"paths": {"minItems": 1}}}
 
@@ -313,5 +316,4 @@ def _version(status: os.stat_result, media_type: str) -> str:
 
 def _setting(skipped: str) -> str:
     """Return the setting with which a file is read that is skipped for a reason, or for none."""
-    special = {"": "as_text", GITIGNORE: "respect_gitignore", LINKS_OUT: ""}
-    return special.get(skipped, "paths")
+    return _SETTINGS.get(skipped, "paths")

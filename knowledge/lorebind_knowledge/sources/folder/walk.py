@@ -111,7 +111,9 @@ class Listing:
         if any(inner.startswith(outer) for (outer, _), (inner, _) in pairwise(walks)):
             together = merge(*found, key=_name)  # the same folders are listed several times
         above = "/"  # no name begins with it
-        for entry in _once(merge([named[name] for name in sorted(named)], together, key=_name)):
+        if named:
+            together = merge([named[name] for name in sorted(named)], together, key=_name)
+        for entry in _once(together):
             if entry.unlisted and entry.name.startswith(above):
                 continue
             above = entry.name if entry.unlisted else above
@@ -397,8 +399,10 @@ def matcher(
         if folders and _literal(pattern.rpartition("/")[2]) is not None:
             expanded.append(f"{pattern}/**")
     flags = glob.GLOBSTAR | glob.FORCEUNIX | (glob.DOTGLOB if hidden else 0)
-    compiled = glob.compile(expanded, flags=flags, limit=0)
-    return lambda name: bool(compiled.match(_lower_ending(name)))
+    # Its own matcher takes several times as long, because it can also look at the file system.
+    expressions, _ = glob.translate(expanded, flags=flags, limit=0)
+    matches = [re.compile(expression).fullmatch for expression in expressions]
+    return lambda name: any(match(_lower_ending(name)) for match in matches)
 
 
 def _lower_ending(text: str) -> str:
