@@ -178,12 +178,13 @@ class Enumeration:
     def _rows(self) -> Iterator[tuple[str, int, str, bytes, int]]:
         before = None
         with _disk_errors():
-            for encoded, *rest in self._db.execute("select * from listed order by uri, source"):
+            for row in self._db.execute("select * from listed order by uri, source"):
+                encoded, source, version, token, item = row
                 if encoded != before:  # the first source has a document that others list too
                     before = encoded
                     uri = _decoded(encoded)
                     if self._only is None or uri in self._only:
-                        yield uri, *rest
+                        yield uri, source, version, token, item
 
 
 Left = TypeVar("Left", bound=Sequence[Any])

@@ -56,7 +56,7 @@ class Chunk(NamedTuple):
         return f"{self.context}\n{self.text}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PreparedDocument:
     """A document compared with the ledger; with its chunks if it is new or changed."""
 

@@ -249,10 +249,11 @@ class _Walk:
         if rules is not None and GITIGNORE in names:
             rules = rules.with_those_of(self._root, folder)
         goes_on = below.count("/") + bool(below) + 1 < self._deepest
+        above, prefix = (f"{name}/" if name else "" for name in (self._folder, below))
         for ended in names:
             entry = folders.get(ended)
-            name = _join(below, ended.removesuffix("/"))
-            path = _join(self._folder, name) + "/" * (entry is not None)
+            name = prefix + ended.removesuffix("/")
+            path = above + prefix + ended
             if entry is not None and not (goes_on and self._is_wanted(path)):
                 continue
             is_hidden = entry is not None and ended.startswith(".") and not self._hidden
@@ -401,8 +402,8 @@ def matcher(
     flags = glob.GLOBSTAR | glob.FORCEUNIX | (glob.DOTGLOB if hidden else 0)
     # Its own matcher takes several times as long, because it can also look at the file system.
     expressions, _ = glob.translate(expanded, flags=flags, limit=0)
-    matches = [re.compile(expression).fullmatch for expression in expressions]
-    return lambda name: any(match(_lower_ending(name)) for match in matches)
+    match = re.compile("|".join(f"(?:{expression})" for expression in expressions)).fullmatch
+    return lambda name: match(_lower_ending(name)) is not None
 
 
 def _lower_ending(text: str) -> str:
