@@ -123,8 +123,11 @@ class TestPostings:
         terms = {term: 1000 * number + 3 for number, term in enumerate(long)}
         assert all(len(key_of(term)) <= 64 for term in long)
         with catalog._database.writing() as sql:
-            write(sql, SPACE, WORDS, [Passage(1, "a.md", 9, terms)])
+            write(sql, SPACE, KIND, [Passage(1, "a.md", 9, list(terms), list(terms.values()))])
             expected = {term: {1: min(weight, MAX_WEIGHT)} for term, weight in terms.items()}
+            assert stored(sql, [*terms, "y"], kind=KIND) == {**expected, "y": {}}
+            repeated = [term for term, times in terms.items() for _ in range(times)]
+            write(sql, SPACE, WORDS, [Passage(1, "a.md", 9, repeated)])
             assert stored(sql, [*terms, "y"]) == {**expected, "y": {}}
 
     def test_more_terms_than_a_row_has(
@@ -136,13 +139,13 @@ class TestPostings:
         terms = [f"t{number:03}" for number in range(100)]
         with catalog._database.writing() as sql:
             some = [
-                Passage(number, "a.md", 1, dict.fromkeys([*terms[:: number + 1], "zz"], number + 1))
+                Passage(number, "a.md", 1, [*terms[:: number + 1], "zz"] * (number + 1))
                 for number in range(30)
             ]
             write(sql, SPACE, WORDS, some)
             for probe in (terms, ["zz"], ["a", "t0005", "zzz"]):
                 expected = {
-                    term: {p.number: p.weights[term] for p in some if term in p.weights}
+                    term: {p.number: p.terms.count(term) for p in some if term in p.terms}
                     for term in probe
                 }
                 assert stored(sql, probe) == expected
@@ -151,7 +154,7 @@ class TestPostings:
         """Passages of other indexes and of other kinds of terms are not found."""
         with catalog._database.writing() as sql:
             write(sql, SPACE, WORDS, passages("keys"))
-            write(sql, SPACE, KIND, [Passage(1, "a.md", 3, {"key": 200})])
+            write(sql, SPACE, KIND, [Passage(1, "a.md", 3, ["key"], [200])])
             write(sql, OTHER, WORDS, passages("keys", first=5))
             assert stored(sql, ["key"]) == {"key": {1: 1}}
             assert stored(sql, ["key"], kind=KIND) == {"key": {1: 200}}
@@ -175,12 +178,12 @@ class TestPostings:
                 fresh = range(number, number := number + case.choice([0, 1, 1, 2, 30]))
                 for number_ in [*again, *fresh]:
                     terms = case.sample("abcdefghijkl", case.randrange(5))
-                    weights = {term: case.randrange(1, 255) for term in terms}
-                    come.append(Passage(number_, f"{number_ % 9}.md", len(terms), weights))
+                    weights = [case.randrange(1, 255) for _ in terms]
+                    come.append(Passage(number_, f"{number_ % 9}.md", len(terms), terms, weights))
                 gone = case.sample(sorted(live), min(len(live), case.choice([0, 0, 1, 3, 40])))
                 for each in gone:
                     del live[each]
-                live |= {passage.number: dict(passage.weights) for passage in come}
+                live |= {passage.number: dict(zip(*passage[3:], strict=True)) for passage in come}
                 dead = dead.difference(again).union(gone)
                 write(sql, SPACE, KIND, come, gone)
                 segments = segments_of(sql, SPACE, KIND)

@@ -306,7 +306,7 @@ class EmbeddingCache:
     def _rows(self, columns: str, keys: Iterable[str]) -> list[Any]:
         query = f"select {columns} from catalog_embeddings where key in (:*keys)"
         with self._database.reading() as sql:
-            return sql.run(query, keys=list(keys))
+            return sql.run_binary(query, keys=list(keys))
 
     def _write(
         self, blobs: Mapping[str, bytes], also: Callable[[Sql], object] = lambda sql: None

@@ -6,7 +6,6 @@ are gone. See `segments` for what they consist of.
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +40,9 @@ WORDS = 0
 TERMS = 1
 """The kind of terms that a sparse embedder makes; see `catalog.terms` for their weights."""
 MAX_WEIGHT = 255
+"""Of a term in a passage; more counts as that."""
+_POSITION_BITS = 16
+"""Of the position of a passage in a segment, see `MAX_PASSAGES`."""
 
 _SIZES = (8, 64, 512, 4096)
 """Of segments that are merged: the most passages that each may have."""
@@ -62,14 +64,16 @@ class Passage(NamedTuple):
     uri: str
     length: int
     """Of words: their number with repeats."""
-    weights: Mapping[str, int]
-    """The weight of each term, from 1; more than `MAX_WEIGHT` counts as that."""
+    terms: Sequence[str]
+    """Its terms; each word as often as it occurs."""
+    weights: Sequence[int] = ()
+    """The weight of each term that is no word, from 1."""
 
 
 def words_of(number: int, uri: str, text: str, language: str) -> Passage:
     """Split the text of a passage into words."""
-    counts = Counter(index_terms(text, language).split())
-    return Passage(number, uri, counts.total(), counts)
+    terms = index_terms(text, language).split()
+    return Passage(number, uri, len(terms), terms)
 
 
 def write(
@@ -78,11 +82,6 @@ def write(
     """Add passages that became live, and note those that are live no longer, by number."""
     for start in range(0, len(passages) or bool(gone), MAX_PASSAGES):
         some = passages[start : start + MAX_PASSAGES]
-        sizes = [len(passage.weights) for passage in some]
-        terms = list(chain.from_iterable(passage.weights for passage in some))
-        weights = np.fromiter(
-            chain.from_iterable(passage.weights.values() for passage in some), np.int64, len(terms)
-        )
         segment = Segment(
             np.array([passage.number for passage in some], "<i8"),
             np.array([passage.length for passage in some], "<u4"),
@@ -90,17 +89,27 @@ def write(
             np.array([] if start else list(gone), "<i8"),
             [],
         )
-        long = {term: key_of(term) for term in set(terms) if len(term) > LONGEST_TERM}
-        keys = [long.get(term, term) for term in terms] if long else terms
-        vocabulary = sorted(set(keys))
-        postings = _sorted(
-            vocabulary,
-            _places({term: place for place, term in enumerate(vocabulary)}, keys),
-            np.repeat(np.arange(len(some), dtype=np.int32), sizes),
-            np.minimum(weights, MAX_WEIGHT),
-        )
+        postings = _postings(some, kind)
         insert_postings(sql, insert_passages(sql, space, kind, segment), postings)
     _tidy(sql, space, kind)
+
+
+def _postings(passages: Sequence[Passage], kind: int) -> TermPostings:
+    """Return the postings of at most `MAX_PASSAGES` passages."""
+    terms = list(chain.from_iterable(passage.terms for passage in passages))
+    long = {term: key_of(term) for term in set(terms) if len(term) > LONGEST_TERM}
+    keys = [long.get(term, term) for term in terms] if long else terms
+    vocabulary = sorted(set(keys))
+    places = _places({term: place for place, term in enumerate(vocabulary)}, keys)
+    positions = np.arange(len(passages), dtype=np.int64)
+    positions = np.repeat(positions, [len(passage.terms) for passage in passages])
+    pairs = places.astype(np.int64) << _POSITION_BITS | positions
+    if kind == WORDS:  # together, because counting them passage by passage takes twice as long
+        pairs, weights = np.unique(pairs, return_counts=True)
+    else:
+        weights = np.array([*chain.from_iterable(passage.weights for passage in passages)], int)
+    places, positions = pairs >> _POSITION_BITS, pairs & ((1 << _POSITION_BITS) - 1)
+    return _sorted(vocabulary, places.astype(np.int32), positions, np.minimum(weights, MAX_WEIGHT))
 
 
 def drop(sql: Sql, space: int, kinds: Sequence[int] = (WORDS, TERMS)) -> None:
@@ -262,7 +271,7 @@ def _places(places: Mapping[str, int], terms: Sequence[str]) -> NDArray[np.int32
 def _sorted(
     vocabulary: list[str],
     terms: NDArray[np.int32],
-    positions: NDArray[np.int32],
+    positions: NDArray[Any],
     weights: NDArray[Any],
 ) -> TermPostings:
     """Sort postings by term. Those of a term are in order already."""

@@ -56,6 +56,5 @@ class StoredTerms(NamedTuple):
 
     def passage(self, number: int, uri: str) -> Passage:
         """Return the terms as those of a passage, for postings."""
-        names = map(str, self.ids.tolist())
-        weights = dict(zip(names, self.weights.tolist(), strict=True))
-        return Passage(number, uri, self.largest, weights)
+        names = [str(term) for term in self.ids.tolist()]
+        return Passage(number, uri, self.largest, names, self.weights.tolist())
