@@ -230,7 +230,8 @@ def test_stored_terms(weights: dict[int, float]) -> None:
     assert stored.ids.tolist() == sorted(weights)
     assert (stored.weights > 0).all()
     passage = stored.passage(1, "a.md")
+    stored_weights = dict(zip(passage.terms, passage.weights, strict=True))
     largest = min(max(weights.values(), default=0.0), 2**16)
     for term, weight in weights.items():
-        share = passage.weights[str(term)] / 255 * passage.length / 2**16
+        share = stored_weights[str(term)] / 255 * passage.length / 2**16
         assert share == pytest.approx(min(weight, 2**16), abs=largest / 255 + 2**-16)
