@@ -77,7 +77,10 @@ def test_restored_items(tmp_path: Path) -> None:
     (item,) = source.items()
     restored = source.restore(item.token)
     assert restored.uri == item.uri
-    assert restored.read("") == item.read("") == Content(b"text", "text/plain")
+    content = item.read("")
+    assert isinstance(content, Content)
+    assert (content.data, content.media_type) == (b"text", "text/plain")
+    assert restored.read("") == content
 
 
 def test_no_space_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ pytestmark = [
 
 FULL = 20
 RESUMED_WITHIN = 15.0
-"""Seconds in which another worker has to go on with the run of a killed one."""
+"""Seconds in which another worker has to continue the run of a killed one."""
 AWAY = 10.0
 """Seconds without a database, on demand."""
 
@@ -85,14 +85,14 @@ class Scene:
             with Project.load(self.slow.folder) as project:
                 kb, entry = project.knowledge.open("texts").kb, active_index(project, "texts")
                 assert entry is not None
-                found = kb.index.compare(entry, deep=True)
-        assert (found.live, found.lost, found.has_strays) == (DOCUMENTS, [], False)
+                agreement = kb.index.compare(entry, deep=True)
+        assert (agreement.live, agreement.lost, agreement.has_strays) == (DOCUMENTS, [], False)
 
 
 def test_a_worker_that_is_killed_in_an_ingest(
     trials: Trials, tmp_path: Path, new_dsn: Callable[[], str]
 ) -> None:
-    """Another worker goes on with its run, soon, and embeds at most one batch again."""
+    """Another worker continues its run, soon, and embeds at most one batch again."""
 
     def check(case: Case) -> None:
         scene = Scene(tmp_path / f"case{case.number}", new_dsn(), trials)

@@ -42,7 +42,7 @@ TERMS = 1
 MAX_WEIGHT = 255
 """Of a term in a passage; more counts as that."""
 _POSITION_BITS = 16
-"""Of the position of a passage in a segment, see `MAX_PASSAGES`."""
+"""A position in a segment has as many, see `MAX_PASSAGES`."""
 
 _SIZES = (8, 64, 512, 4096)
 """Of segments that are merged: the most passages that each may have."""
