@@ -7,6 +7,8 @@ PRODUCT := $(VENV)/.product
 INSTALLED := $(VENV)/.installed
 # It needs other versions of packages that Lorebind uses.
 CLIENT := $(VENV)/client/.installed
+# Alone, because it depends on the clients of Anthropic and Google, which no test needs.
+DEEPAGENTS := deepagents==0.7.32
 NEWEST := .newest
 LANGCHAIN := langchain langchain-core langchain-openai langchain-protocol langchain-tests \
 	langchain-text-splitters langgraph langgraph-checkpoint langgraph-checkpoint-sqlite \
@@ -31,6 +33,7 @@ setup: $(INSTALLED) ## Install everything into .venv
 
 $(INSTALLED): $(PRODUCT)
 	$(INSTALL) -e '.[dev]'
+	$(INSTALL) --no-deps $(DEEPAGENTS)
 	@touch $@
 
 $(PRODUCT): pyproject.toml constraints.txt
@@ -69,7 +72,6 @@ test: setup client ## Run all tests
 
 # Its own environment has only the newest LangChain. All else is that of .venv: pip finds no newer
 # langchain-core where certifi is older than it wants, so dependencies are not installed again.
-# deepagents is only here, because it depends on the clients of Anthropic and Google.
 test-newest: setup ## Run the LangChain tests on the newest langchain-core, langchain and langgraph
 	$(BIN)/python -m venv --clear $(NEWEST)
 	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(LANGCHAIN)
