@@ -173,6 +173,13 @@ def test_documents_are_dropped_seen_and_deleted(
         page.get_by_text("Add documents").click()
         page.get_by_label("Files").set_input_files(added)
         page.get_by_role("link", name="added:note.md").wait_for()
+        row = page.get_by_role("row").filter(has_text="added:note.md")
+        row.get_by_role("button", name="Exclude from searches: added:note.md").click()
+        row.get_by_text("excluded", exact=True).wait_for()
+        assert not _finds(shop, "Where are the keys?", "added:note.md")
+        row.get_by_role("button", name="Include again: added:note.md").click()
+        row.get_by_text("excluded", exact=True).wait_for(state="detached")
+        assert _finds(shop, "Where are the keys?", "added:note.md")
         page.get_by_role("combobox", name="State").select_option("failed")
         page.get_by_role("table").get_by_text("a broken PDF").wait_for()
         page.get_by_role("combobox", name="State").select_option("")
@@ -184,6 +191,13 @@ def test_documents_are_dropped_seen_and_deleted(
         assert zipfile.is_zipfile(download.value.path())
         page.get_by_role("link", name="pages/one.md").click()
         page.get_by_text("Line 7 of page one.").first.wait_for()
+
+
+def _finds(shop: Process, question: str, uri: str) -> bool:
+    """Return whether a search of the pages finds a document."""
+    address = f"{shop.url}/api/v0/knowledge-bases/pages/query"
+    answer = httpx.post(address, json={"query": question, "top_k": 50}, timeout=60)
+    return uri in [match["metadata"]["uri"] for match in answer.json()["matches"]]
 
 
 def test_a_mass_deletion_is_asked_for_and_a_rollback_undoes_a_rebuild(
