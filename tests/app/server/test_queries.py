@@ -54,6 +54,40 @@ def test_several_knowledge_bases(api: httpx.Client) -> None:
     assert problem(api.post("/query", json=both)) == (404, "not_found")
 
 
+def test_new_before_old(api: httpx.Client) -> None:
+    """Declared and overridden, `recency` and `versions` apply; a wrong value has its place."""
+    texts = {"old": "2001-01-01", "new": "2026-01-01"}
+    documents = [
+        {"id": name, "text": f"The {name} pump has a valve.", "metadata": {"product": 1, "at": at}}
+        for name, at in texts.items()
+    ]
+    retrieval = {"strategy": "similarity", "versions": {"by": ["product"], "field": "at"}}
+    manuals = {"sources": [{"type": "inline", "documents": documents}], "retrieval": retrieval}
+    assert api.put("/knowledge-bases/manuals", json=manuals).status_code == 201
+    where = "/knowledge-bases/manuals"
+    api.post(f"{where}/ingest", headers={"Prefer": "wait=20"})
+
+    def asked(**settings: Any) -> list[Any]:
+        body = {"query": "Which old pump has a valve?", **settings}
+        for path, more in ((f"{where}/query", {}), ("/query", {"knowledge_bases": ["manuals"]})):
+            matches = api.post(path, json={**body, **more}).json()["matches"]
+        return [(match["metadata"]["uri"], match["scores"].get("recency")) for match in matches]
+
+    assert asked() == [("inline:new", None)]
+    every = {"versions": {"by": ["product"], "newest": False}}
+    assert [uri for uri, _ in asked(**every)] == ["inline:old", "inline:new"]
+    recency = {"field": "at", "half_life": "9y", "weight": 0.9}
+    (first, recent), (last, past) = asked(**every, recency=recency)
+    assert (first, last) == ("inline:new", "inline:old")
+    assert recent > past
+    why = {"query": "pump", "document": "inline:old"}
+    assert api.post(f"{where}/why", json=why).json()["lost_at"] == "versions"
+    wrong = api.post(f"{where}/query", json={"query": "pump", "recency": {"half_life": "9 months"}})
+    assert problem(wrong)[0] == 422
+    assert "'9 months' is not an age" in wrong.text
+    assert api.delete(where).status_code == 204
+
+
 async def test_knowledge_bases_with_other_embedders(tmp_path: Path) -> None:
     """They are ordered by rank, and the answer says so. An empty list means what is bound."""
     source = {"type": "inline", "documents": [{"id": "a", "text": "Tours take two hours."}]}

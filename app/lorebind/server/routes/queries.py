@@ -14,6 +14,7 @@ from lorebind.server.bodies import Body, Whole
 from lorebind.server.etags import conditional, json_response
 from lorebind.server.routes.reading import storable_name
 from lorebind.server.server import SeenKnowledgeBase, SeenProject
+from lorebind_config.declarations.newest import RecencyDeclaration, VersionsDeclaration
 from lorebind_config.declarations.retrieval import Filters, Strategy
 from lorebind_knowledge.documents.listing import KnowledgeStats
 from lorebind_knowledge.records import QueryResult, SearchPath
@@ -46,6 +47,12 @@ class Settings(Body):
     )
     strategy: Strategy | None = Field(None, description="The retrieval strategy.")
     filters: Filters | None = Field(None, description="Conditions on the metadata.")
+    recency: RecencyDeclaration | None = Field(
+        None, description="How much newer documents come before older ones."
+    )
+    versions: VersionsDeclaration | None = Field(
+        None, description="Which documents are versions of the same document."
+    )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -54,6 +61,8 @@ class Settings(Body):
             "min_score": self.min_score,
             "strategy": self.strategy,
             "filters": self.filters,
+            "recency": self.recency,
+            "versions": self.versions,
         }
 
 
