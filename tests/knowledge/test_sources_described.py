@@ -11,7 +11,7 @@ from lorebind import Project
 from lorebind_config.declarations.path_fields import RESERVED_NAMES
 from lorebind_config.errors import ConfigurationError
 from lorebind_knowledge.records import SPANS
-from lorebind_knowledge.sources.described import typed
+from lorebind_knowledge.text.values import typed
 
 FROM_PATH = "docs/{team}/{year}/*.md"
 

@@ -31,7 +31,8 @@ ALLOWED: Mapping[str, str] = {
     "KnowledgeBaseDeclaration": "id description embedder sparse vector_db ingest sources language"
     " chunking preprocess retrieval metadata weak_below keep",
     "InlineSource": "type documents max_bytes metadata on_textless_pages",
-    "SourceMetadata": "static from_path from_document types",
+    "SourceMetadata": "static from_path from_document types text_columns metadata_columns"
+    " metadata_keys",
     "InlineDocument": "id text metadata",
     "UrlSource": "type url urls fetch max_bytes metadata on_textless_pages",
     "MediaTranscriptSource": "type url urls fetch max_bytes metadata on_textless_pages provider"

@@ -72,6 +72,19 @@ def _without_reserved(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
+def _usable(names: list[str]) -> list[str]:
+    for name in names:
+        refuse_reserved(name)
+        if name == "title":
+            raise refused("the title is that of the document", "omit it here; it is in the text")
+    return names
+
+
+Names: TypeAlias = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=100)
+]
+"""Names of columns or keys in documents."""
+MetadataNames: TypeAlias = Annotated[Names, AfterValidator(_usable)]
 DocumentField: TypeAlias = Literal["title", "author", "created", "modified", "language"]
 """Metadata that many formats have, under names of their own."""
 ValueType: TypeAlias = Literal["string", "number", "boolean", "date", "list"]
@@ -105,6 +118,28 @@ class SourceMetadata(Settings):
         "omitted, and the report says so. Values of other keys keep their type; a text in the form "
         "of a date is a date.",
     )
+
+    text_columns: Names = Field(
+        default_factory=list,
+        description="The columns of CSV files that are text. By default all.",
+    )
+    metadata_columns: MetadataNames = Field(
+        default_factory=list,
+        description="The columns of CSV files that become metadata of their row. Rows with "
+        "different values are then in different passages.",
+    )
+    metadata_keys: MetadataNames = Field(
+        default_factory=list,
+        description="The keys of JSON that become metadata: of the object in a file, of each "
+        "object of its list, or of each line of JSON Lines. `owner.team` is the key `team` within "
+        "`owner`.",
+    )
+
+    @property
+    def reads_documents(self) -> bool:
+        """Whether the metadata depends on the content of documents."""
+        columns = (self.text_columns, self.metadata_columns, self.metadata_keys)
+        return bool(self.from_document or self.types or any(columns))
 
 
 class SourceBase(Declaration):

@@ -46,8 +46,7 @@ def chunks_of(corpus: Corpus, uri: str, documents: Iterable[LoadedDocument]) -> 
     """
     seen: Counter[str] = Counter()
     for document in documents:
-        shared = {
-            **document.metadata,
+        of_all = {
             **corpus.metadata,
             "kb_id": corpus.kb.id,
             "uri": uri,
@@ -58,7 +57,9 @@ def chunks_of(corpus: Corpus, uri: str, documents: Iterable[LoadedDocument]) -> 
             headings = document.heading_path(start)
             path = headings if document.title in headings else [document.title, *headings]
             metadata = {
-                **shared,
+                **document.metadata,
+                **document.metadata_at(start),
+                **of_all,
                 "heading": " > ".join(headings),
                 **document.span(start, end).as_metadata(),
             }

@@ -307,7 +307,10 @@ class _Preparer:
         loaded: LoadedDocument | Future[LoadedDocument] | None = read
         if loaded is None:
             kind, begin, html = content.media_type, self._readers.begin, corpus.html_extractor
-            loaded = begin_load(content.data, uri, kind, begin, html, tables=corpus.pdf_tables)
+            tables, declared = corpus.pdf_tables, content.declared
+            loaded = begin_load(
+                content.data, uri, kind, begin, html, tables=tables, declared=declared
+            )
         size, about = len(content.data), replace(content, data=b"")
         reading = _Reading(document, uri, signature, about, size, loaded)
         return reading if isinstance(loaded, Future) else self._finish(reading)
@@ -361,7 +364,13 @@ class _Preparer:
             metadata, notice = bounded_metadata(every, begun.content.declared)
             if notice:
                 corpus.omissions.add(uri, notice)
-            documents.append(replace(part, metadata=metadata))
+            records = []
+            for record in part.records:
+                values, notice = bounded_metadata(dict(record.metadata), begun.content.declared)
+                records.append(record._replace(metadata=values))
+                if notice:
+                    corpus.omissions.add(uri, notice)
+            documents.append(replace(part, metadata=metadata, records=tuple(records)))
         chunks = list(chunks_of(corpus, uri, documents))
         language = corpus.language
         if language == AUTO:

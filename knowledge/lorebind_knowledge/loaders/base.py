@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import bisect
+import heapq
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
@@ -75,6 +75,16 @@ class Table(NamedTuple):
         return Table(self.start + shift, self.rows + shift, self.end + shift)
 
 
+class Record(NamedTuple):
+    """The start of a part with metadata of its own, such as a row; it ends where the next starts.
+
+    A passage never contains parts of two records.
+    """
+
+    start: int
+    metadata: Mapping[str, Any]
+
+
 class Cue(NamedTuple):
     """A part of a transcript's text, with the time when it is spoken, in seconds."""
 
@@ -128,6 +138,8 @@ class LoadedDocument:
     """
     tables: tuple[Table, ...] = ()
     """Ordered by start, none within another; only those that have a header."""
+    records: tuple[Record, ...] = ()
+    """Ordered by start; empty if all metadata is that of the whole document."""
     properties: Mapping[str, Any] = field(default_factory=dict)
     """`author`, `created`, `modified` and `language`, as `properties_of` returns them."""
     body_end: int | None = None
@@ -151,7 +163,7 @@ class LoadedDocument:
         """Return the document with all matches of a regular expression replaced, as by `re.sub`.
 
         They are replaced in the text, the titles and headings, the names of parts such as sheets,
-        and in all texts within the metadata, also in their keys.
+        and in all texts within the metadata, also in their keys, and in the metadata of rows.
         """
         compiled = re.compile(pattern)
 
@@ -163,9 +175,13 @@ class LoadedDocument:
         change = partial(compiled.sub, replacement)
         headings = (mark._replace(title=change(mark.title)) for mark in document.headings)
         anchors = (mark._replace(name=change_texts(mark.name, change)) for mark in document.anchors)
+        records = (
+            row._replace(metadata=change_texts(row.metadata, change)) for row in document.records
+        )
         return replace(
             document,
             title=change(self.title),
+            records=tuple(records),
             headings=tuple(headings),
             anchors=tuple(anchors),
             metadata=change_texts(self.metadata, change),
@@ -203,6 +219,7 @@ class LoadedDocument:
             anchors=tuple(anchors),
             cues=tuple(cues),
             tables=tuple(Table(*map(moved, table)) for table in self.tables),
+            records=tuple(row._replace(start=moved(row.start)) for row in self.records),
             body_start=moved(self.body_start),
             body_end=None if self.body_end is None else moved(self.body_end),
         )
@@ -238,12 +255,18 @@ class LoadedDocument:
 
     def parts(self) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each part of the body that is split into passages alone."""
+        alone = (anchor.start for anchor in self.anchors if anchor.stands_alone)
         start = self.body_start
-        for anchor in self.anchors:
-            if anchor.stands_alone and start < anchor.start < self.end:
-                yield start, anchor.start
-                start = anchor.start
+        for border in heapq.merge(alone, (record.start for record in self.records)):
+            if start < border < self.end:
+                yield start, border
+                start = border
         yield start, self.end
+
+    def metadata_at(self, offset: int) -> Mapping[str, Any]:
+        """Return the metadata of the record that the character is in; empty if there is none."""
+        after = bisect.bisect_right(self.records, offset, key=lambda record: record.start)
+        return self.records[after - 1].metadata if after else {}
 
     def _parts(self, start: int, end: int) -> dict[str, Any]:
         """Return the parts that the passage is in, from the first to the last."""
@@ -440,49 +463,3 @@ def ranges(numbers: Sequence[int]) -> str:
         (_, first), *_, (_, last) = [*run] * 2
         texts.append(str(first) if first == last else f"{first}-{last}")
     return ", ".join([*texts[:_MOST_RANGES], *(["…"] if len(texts) > _MOST_RANGES else [])])
-
-
-class DocumentBuilder:
-    """Collects blocks of text, separated by blank lines, and what starts with them."""
-
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
-        self._blocks: list[str] = []
-        self.headings: list[Heading] = []
-        self.anchors: list[Anchor] = []
-        self.tables: list[Table] = []
-        self.omitted: Counter[str] = Counter()
-        """The number of parts without text that are not added, by `PARTS`."""
-        self.at = 0
-        """Start of the next block."""
-
-    def add(self, block: str, header_rows: int = 0) -> None:
-        """Add a block; of a table, the number of its first lines that are the header."""
-        if header_rows and len(self.tables) < MOST_TABLES:
-            header = "\n".join(block.split("\n", header_rows)[:header_rows])
-            self.tables.append(Table(self.at, self.at + len(header), self.at + len(block)))
-        self._blocks.append(block)
-        self.at += len(block) + 2
-
-    def document(
-        self, form: str, title: str = "", properties: Mapping[str, Any] | None = None
-    ) -> LoadedDocument:
-        """Return the document; without a title, the first heading or the file name is the title.
-
-        Raises:
-            SourceError: the text would be longer than `MAX_CHARACTERS`.
-        """
-        text = joined(self._blocks, self._uri, separator="\n\n")
-        title = title or (self.headings[0].title if self.headings else title_of(self._uri))
-        headings, anchors = tuple(self.headings), tuple(self.anchors)
-        tables, omitted = tuple(self.tables), dict(self.omitted)
-        return LoadedDocument(
-            text,
-            title,
-            headings,
-            format=form,
-            anchors=anchors,
-            omitted=omitted,
-            tables=tables,
-            properties=properties or {},
-        )

@@ -14,12 +14,12 @@ from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
     MOST_TABLES,
     Anchor,
-    DocumentBuilder,
     Heading,
     LoadedDocument,
     as_title,
     title_of,
 )
+from lorebind_knowledge.loaders.builder import DocumentBuilder
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.html.page import load_html, meta_charset, xml_as_html
 from lorebind_knowledge.loaders.office.packages import reading_package

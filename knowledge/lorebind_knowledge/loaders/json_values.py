@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
     LoadedDocument,
+    Record,
     declared_title,
     joined,
     title_of,
     well_formed,
 )
+from lorebind_knowledge.loaders.rows import add_record, values_of
+
+if TYPE_CHECKING:
+    from lorebind_config.declarations.sources import SourceMetadata
 
 _LONGEST_KEY = 200
 """In characters; a key is part of the paths of all values below it."""
@@ -21,27 +26,59 @@ _LONGEST_PATH = 2000
 """In characters; only the end of a longer path is written."""
 
 
-def load_json(text: str, uri: str) -> LoadedDocument:
+def load_json(text: str, uri: str, declared: SourceMetadata | None = None) -> LoadedDocument:
     """Load JSON with one line per value: `servers[0].name: alpha`.
 
-    The title is the `title` of the top-level object, or else the file name.
+    The title is the `title` of the top-level object, or else the file name. The keys that are
+    declared to be metadata are those of this object, or of each object in a top-level list.
     """
     value = parsed_json(text, uri)
     title = declared_title(value.get("title")) if isinstance(value, dict) else ""
-    lines = joined(_pairs(value), uri)
-    return LoadedDocument(well_formed(lines), title or title_of(uri), format="json")
+    objects = _below("", value) if isinstance(value, list) and value else [("", value)]
+    parts = ((_pairs(entry, path), entry) for path, entry in objects)
+    return _document(parts, uri, title, "json", declared)
 
 
-def load_json_lines(text: str, uri: str) -> LoadedDocument:
-    """Load JSON Lines: each line has all values of that line, so line numbers match the file."""
+def load_json_lines(text: str, uri: str, declared: SourceMetadata | None = None) -> LoadedDocument:
+    """Load JSON Lines: each line has all values of that line, so line numbers match the file.
+
+    The keys that are declared to be metadata are those of the object in each line.
+    """
     # Not splitlines: strings may contain other line separators, such as U+2028.
-    lines = (
-        " | ".join(" ".join(pair.split()) for pair in _pairs(parsed_json(line, uri, number)))
-        if line.strip()
-        else ""
+    parts = (
+        _line(parsed_json(line, uri, number)) if line.strip() else ([""], None)
         for number, line in enumerate(text.split("\n"), 1)
     )
-    return LoadedDocument(well_formed(joined(lines, uri)), title_of(uri), format="jsonl")
+    return _document(parts, uri, "", "jsonl", declared)
+
+
+def _line(value: Any) -> tuple[list[str], Any]:
+    return [" | ".join(" ".join(pair.split()) for pair in _pairs(value))], value
+
+
+def _document(
+    parts: Iterable[tuple[Iterable[str], Any]],
+    uri: str,
+    title: str,
+    form: str,
+    declared: SourceMetadata | None,
+) -> LoadedDocument:
+    """Return the document of the lines of each part, with the metadata that its value has."""
+    keys = declared.metadata_keys if declared is not None else []
+    records: list[Record] = []
+
+    def lines() -> Iterator[str]:
+        at = 0
+        for some, value in parts:
+            if keys:
+                add_record(records, at, values_of(value, keys), uri)
+            for line in some:
+                usable = well_formed(line)
+                at += len(usable) + 1
+                yield usable
+
+    text = joined(lines(), uri)
+    return LoadedDocument(text, title or title_of(uri), format=form, records=tuple(records))
 
 
 def parsed_json(text: str, uri: str, number: int | None = None) -> Any:
@@ -67,9 +104,9 @@ def parsed_json(text: str, uri: str, number: int | None = None) -> Any:
         raise SourceError(f"{uri}: {place}a number is too long") from error
 
 
-def _pairs(value: Any) -> Iterator[str]:
+def _pairs(value: Any, path: str = "") -> Iterator[str]:
     """Yield `path: value` for each value without children, in file order."""
-    levels = [iter([("", value)])]
+    levels = [iter([(path, value)])]
     while levels:
         for path, entry in levels[-1]:
             if isinstance(entry, (dict, list)) and entry:

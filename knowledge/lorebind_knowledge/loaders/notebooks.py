@@ -11,10 +11,10 @@ from lorebind_knowledge.loaders.base import (
     MOST_HEADINGS,
     MOST_TABLES,
     Anchor,
-    DocumentBuilder,
     LoadedDocument,
     well_formed,
 )
+from lorebind_knowledge.loaders.builder import DocumentBuilder
 from lorebind_knowledge.loaders.json_values import parsed_json
 from lorebind_knowledge.loaders.markdown import headings_of, read_front_matter, tables_of
 

@@ -25,6 +25,7 @@ from lorebind_knowledge.loaders.process import worker
 from lorebind_knowledge.loaders.text import LANGUAGES
 
 if TYPE_CHECKING:
+    from lorebind_config.declarations.sources import SourceMetadata
     from lorebind_knowledge.loaders.base import LoadedDocument
 
 T = TypeVar("T")
@@ -50,6 +51,8 @@ _TEXT = {
     "srt": "lorebind_knowledge.loaders.transcripts:load_srt",
 }
 """The loaders of texts, imported at their first document: an unchanged folder needs none."""
+_WITH_FIELDS = ("csv", "json", "jsonl")
+"""Those of formats with columns or keys, which a source can declare to be metadata."""
 _OLDER = (".doc", ".ppt", ".xls")
 
 _LONGEST_PROLOGUE = 1024
@@ -63,6 +66,7 @@ def load_document(
     extractor: str = "built_in",
     *,
     tables: bool = False,
+    declared: SourceMetadata | None = None,
 ) -> LoadedDocument:
     """Load a document from its bytes, in this process.
 
@@ -72,6 +76,7 @@ def load_document(
         media_type: the media type from its source, such as `text/html; charset=iso-8859-1`.
         extractor: the extractor for HTML; see `HtmlDeclaration`.
         tables: whether to read tables of PDF as rows; see `PdfDeclaration`.
+        declared: the columns of CSV and keys of JSON that are text or metadata, if any.
 
     Raises:
         SourceError: no loader knows the document, or it cannot be read.
@@ -84,6 +89,7 @@ def load_document(
         lambda form, *parts: worker.loader_of(form)(*parts),
         extractor,
         tables=tables,
+        declared=declared,
     )
 
 
@@ -112,12 +118,13 @@ def begin_load(
     extractor: str = "built_in",
     *,
     tables: bool = False,
+    declared: SourceMetadata | None = None,
 ) -> LoadedDocument | T:
     """Load a document from its bytes, or begin to if its format is one of `worker.FORMATS`.
 
     Args:
-        data, uri, media_type, extractor, tables: see `load_document`, which also lists the
-            exceptions.
+        data, uri, media_type, extractor, tables, declared: see `load_document`, which also lists
+            the exceptions.
         begin: called with the format, the data and the uri; its result is returned.
     """
     media_type, parameters, suffix = _names(uri, media_type)
@@ -143,7 +150,8 @@ def begin_load(
             raise SourceError(f"{uri}: is empty; download or save it again")
         return begin("pdf_tables" if form == "pdf" and tables else form, data, uri)
     content, encoding = decode(data, uri, charset)
-    document: LoadedDocument = pkgutil.resolve_name(_TEXT[form])(content, uri)
+    more = [declared] if form in _WITH_FIELDS else []
+    document: LoadedDocument = pkgutil.resolve_name(_TEXT[form])(content, uri, *more)
     if encoding == "utf-8":
         return document
     return dataclasses.replace(document, metadata={**document.metadata, "encoding": encoding})

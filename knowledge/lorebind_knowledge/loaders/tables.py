@@ -6,26 +6,68 @@ import csv
 import io
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise, repeat
+from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.base import LoadedDocument, joined, suffix_of, title_of
+from lorebind_knowledge.loaders.base import LoadedDocument, Record, joined, suffix_of, title_of
+from lorebind_knowledge.loaders.rows import Columns, add_record
+
+if TYPE_CHECKING:
+    from lorebind_config.declarations.sources import SourceMetadata
 
 _DELIMITERS = ",;\t|"
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
-def load_table(text: str, uri: str) -> LoadedDocument:
+def load_table(text: str, uri: str, declared: SourceMetadata | None = None) -> LoadedDocument:
     """Load CSV or TSV; line numbers match the file, with the header first.
 
     The delimiter is a tab in a `.tsv` file, and otherwise the one that occurs most often in the
     first line. The first row with text is the header, unless it has duplicates, only one name
     beside empty cells, or a number. A year counts as a name if there is no year below it. If there
     is no header, the columns are numbered, and so is a column without a name.
+
+    If the source declares columns, the first row with text is the header in any case. The text has
+    the columns that are declared to be text.
+
+    Raises:
+        SourceError: it is not CSV, or its header does not have a declared column.
     """
     delimiter = "\t" if suffix_of(uri) == ".tsv" else _delimiter(text)
-    return LoadedDocument(joined(_lines(text, uri, delimiter), uri), title_of(uri), format="csv")
+    if declared is None or not (declared.text_columns or declared.metadata_columns):
+        every = _lines(text, uri, delimiter, lambda rows: records(rows, uri))
+        body = joined((line for line, _ in every), uri)
+        return LoadedDocument(body, title_of(uri), format="csv")
+    columns = Columns(declared.text_columns, declared.metadata_columns, uri)
+    marks: list[Record] = []
+    body = joined(_selected(text, uri, delimiter, columns, marks), uri)
+    with_metadata = marks if declared.metadata_columns else []
+    start = with_metadata[0].start if with_metadata else 0
+    return LoadedDocument(
+        body, title_of(uri), body_start=start, format="csv", records=tuple(with_metadata)
+    )
+
+
+def _selected(
+    text: str, uri: str, delimiter: str, columns: Columns, marks: list[Record]
+) -> Iterator[str]:
+    """Yield the lines of the columns, and collect the metadata of rows in `marks`."""
+    metadata: dict[str, Any] | None = None
+
+    def converted(rows: Iterable[list[str]]) -> Iterator[str]:
+        nonlocal metadata
+        for names, cells, metadata in columns.rows(_cleaned(rows)):
+            is_header = metadata is None
+            yield " | ".join(filter(None, cells)) if is_header else _record(names, cells, uri)
+
+    at = 0
+    for line, is_row in _lines(text, uri, delimiter, converted):
+        if is_row and metadata is not None:
+            add_record(marks, at, metadata, uri)
+        at += len(line) + 1
+        yield line
 
 
 def _delimiter(text: str) -> str:
@@ -38,7 +80,15 @@ def _delimiter(text: str) -> str:
         return ","
 
 
-def _lines(text: str, uri: str, delimiter: str) -> Iterator[str]:
+def _lines(
+    text: str, uri: str, delimiter: str, convert: Callable[[Iterable[list[str]]], Iterator[str]]
+) -> Iterator[tuple[str, bool]]:
+    """Yield each line, and whether it is a row: the further lines of quoted cells are empty.
+
+    Args:
+        text, uri, delimiter: the document.
+        convert: yields a line for each row.
+    """
     # newline="": the csv reader distinguishes line ends from those in quotes.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     ends: deque[int] = deque()  # of the rows that `records` has read ahead
@@ -50,10 +100,10 @@ def _lines(text: str, uri: str, delimiter: str) -> Iterator[str]:
 
     line = 0
     try:
-        for record in records(rows(), uri):
-            yield record
+        for record in convert(rows()):
+            yield record, True
             end = ends.popleft()
-            yield from ("" for _ in range(line + 1, end))  # the further lines of a quoted cell
+            yield from (("", False) for _ in range(line + 1, end))
             line = end
     except csv.Error as error:
         raise SourceError(f"{uri}: line {reader.line_num}: not CSV: {error}") from error
@@ -66,13 +116,16 @@ def records(rows: Iterable[list[str]], uri: str) -> Iterator[str]:
         SourceError: a line would be longer than a document may be.
     """
     columns: list[str] | None = None
-    cleaned = ([" ".join(cell.split()) for cell in row] for row in rows)
-    for cells, below in pairwise(chain(cleaned, [[]])):
+    for cells, below in pairwise(chain(_cleaned(rows), [[]])):
         if columns is None and any(cells):
             columns = cells if _is_header(cells, below) else []
             yield " | ".join(filter(None, cells)) if columns else _record(columns, cells, uri)
         else:
             yield _record(columns or [], cells, uri)
+
+
+def _cleaned(rows: Iterable[list[str]]) -> Iterator[list[str]]:
+    return ([" ".join(cell.split()) for cell in row] for row in rows)
 
 
 def header_rows(rows: Sequence[list[str]]) -> int:

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_config.declarations.path_fields import path_expression
 from lorebind_config.namespace import digest
+from lorebind_knowledge.text.values import typed
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.sources import SourceMetadata
     from lorebind_knowledge.sources.base import Content, Source, SourceItem
-
-_MOST_DIGITS = 18
-"""A longer number is an identifier, and stores cannot hold it as a number."""
 
 
 class DescribedSource:
@@ -78,7 +76,7 @@ class DescribedSource:
         declared = self._declared
         metadata = {**declared.static, **self._fields(uri), **content.metadata}
         version = f"{content.version}{self._suffix}" if content.version else ""
-        reads = declared if declared.from_document or declared.types else None
+        reads = declared if declared.reads_documents else None
         return replace(content, metadata=metadata, version=version, declared=reads)
 
 
@@ -99,15 +97,3 @@ def _reader_of(pattern: str | None) -> Callable[[str], Mapping[str, Any]]:
         return {name: text if name == "title" else typed(text) for name, text in texts.items()}
 
     return fields
-
-
-def typed(text: str) -> str | int | bool:
-    """Return the value of a text: a whole number without leading zeros, true or false; or itself.
-
-    `1.10` is a version and `007` a name as often as they are numbers, so they stay texts. A date
-    such as `2026-11-23` is a text too, and compares as it is.
-    """
-    if text in ("true", "false"):
-        return text == "true"
-    is_number = len(text) <= _MOST_DIGITS and text.isascii() and text.isdigit()
-    return int(text) if is_number and str(int(text)) == text else text

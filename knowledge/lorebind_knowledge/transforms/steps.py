@@ -172,7 +172,7 @@ def _misplaced(document: LoadedDocument, before: LoadedDocument) -> str:
     size = len(document.text)
     if not 0 <= document.body_start <= document.end <= size:
         return f"a text from {document.body_start} to {document.end} of {size} characters"
-    for kind in ("headings", "anchors", "cues", "tables"):
+    for kind in ("headings", "anchors", "cues", "tables", "records"):
         marks = getattr(document, kind)
         starts = [mark.start for mark in marks]
         if starts and (

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 from lorebind_knowledge.loaders.base import (
-    DocumentBuilder,
     Heading,
     LoadedDocument,
     well_formed,
 )
+from lorebind_knowledge.loaders.builder import DocumentBuilder
 from lorebind_knowledge.loaders.office.packages import core_properties, reading_package
 from lorebind_knowledge.loaders.tables import header_rows
 

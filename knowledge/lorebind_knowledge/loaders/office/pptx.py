@@ -9,12 +9,12 @@ from typing import Any
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.loaders.base import (
     Anchor,
-    DocumentBuilder,
     Heading,
     LoadedDocument,
     as_title,
     well_formed,
 )
+from lorebind_knowledge.loaders.builder import DocumentBuilder
 from lorebind_knowledge.loaders.office.packages import core_properties, reading_package
 from lorebind_knowledge.loaders.tables import header_rows
 

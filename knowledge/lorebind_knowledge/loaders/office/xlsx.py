@@ -13,7 +13,6 @@ from zipfile import ZipFile
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.loaders.base import (
     Anchor,
-    DocumentBuilder,
     Heading,
     LoadedDocument,
     as_title,
@@ -21,6 +20,7 @@ from lorebind_knowledge.loaders.base import (
     title_of,
     well_formed,
 )
+from lorebind_knowledge.loaders.builder import DocumentBuilder
 from lorebind_knowledge.loaders.office.packages import core_properties, reading_package
 from lorebind_knowledge.loaders.tables import records
 
