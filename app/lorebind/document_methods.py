@@ -110,7 +110,12 @@ class DocumentMethods:
         return await self.handle.read(list_skipped, limit=limit, after=after, before=before)
 
     async def achunks(
-        self, document: str, *, limit: int | None = None, after: int = 0
+        self,
+        document: str,
+        *,
+        limit: int | None = None,
+        after: int = 0,
+        lines: tuple[int, int] | None = None,
     ) -> list[ChunkInfo]:
         """Return the chunks of a document, in the order of its text.
 
@@ -118,12 +123,13 @@ class DocumentMethods:
             document: the id or the uri of the document, as returned by `documents`.
             limit: the maximum number of chunks; None returns all.
             after: the number of chunks to skip at the start.
+            lines: a first and a last line; return only the chunks that hold a line of these.
 
         Raises:
             NotFoundError: no such document.
-            UsageError: a limit below 1, or `after` below 0.
+            UsageError: a limit below 1, `after` below 0, or no such `lines`.
         """
-        return await self.handle.read(list_chunks, document, limit=limit, after=after)
+        return await self.handle.read(list_chunks, document, limit=limit, after=after, lines=lines)
 
     async def achunks_of(self, documents: Collection[str]) -> dict[str, list[ChunkInfo]]:
         """Return the chunks of several documents, in the order of each text.

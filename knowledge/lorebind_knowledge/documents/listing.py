@@ -271,6 +271,7 @@ def list_chunks(
     *,
     limit: int | None = None,
     after: int = 0,
+    lines: tuple[int, int] | None = None,
 ) -> list[ChunkInfo]:
     """List the chunks of a document that searches find, in document order.
 
@@ -280,20 +281,26 @@ def list_chunks(
         document: its id or uri.
         limit: maximum number of chunks; None for all.
         after: number of chunks to skip.
+        lines: the first and the last of some lines; only chunks that hold one of these.
 
     Raises:
         NotFoundError: no document has this id or uri.
-        UsageError: `limit` or `after` is out of range.
+        UsageError: `limit`, `after` or `lines` is out of range.
     """
     check_limit(limit)
     if after < 0:
         raise UsageError(f"after must be at least 0, not {after}")
+    if lines is not None and not 1 <= lines[0] <= lines[1]:
+        raise UsageError(f"lines are given as first and last, from 1, not as {lines}")
     with catalog.reading() as sql:
         info = _find_within(sql, namespace, catalog, document)
         index = catalog.ledger.index_within(sql, namespace, "active")
         if info and index:
-            chunks = Chunks(sql, index.index_uid).document(info.uri, limit, after)
-            return [*map(_chunk_info, chunks)]
+            chunks = Chunks(sql, index.index_uid)
+            if lines is None:
+                return [*map(_chunk_info, chunks.document(info.uri, limit, after))]
+            some = [chunk for chunk in chunks.document(info.uri) if _holds(chunk, *lines)]
+            return [*map(_chunk_info, some[after:][:limit])]
     return [] if info else _not_there(namespace, catalog, document)
 
 
@@ -321,6 +328,11 @@ def list_chunks_of(
         if not uris[document]:
             _not_there(namespace, catalog, document)
     return {name: [*map(_chunk_info, chunks.get(uris[name], ()))] for name in documents}
+
+
+def _holds(chunk: StoredChunk, first: int, last: int) -> bool:
+    about = chunk.metadata
+    return bool(about.get("line_start", 0) <= last and first <= about.get("line_end", 0))
 
 
 def _chunk_info(chunk: StoredChunk) -> ChunkInfo:

@@ -66,6 +66,9 @@ async def test_all_are_listed_in_order(server: Served, tmp_path: Path) -> None:
         assert (newest["origin"], newest["status"]) == ("elsewhere", "completed_with_failures")
         assert newest["request"] == {"strategy": "upsert"}
         assert newest["report"]["documents"]["failed"] == 1
+        short = (await api.get(f"{HERE}/runs?limit=1&brief=true")).json()["items"][0]
+        assert (short["report"]["failures"], short["report"]["sources"]) == ([], [])
+        assert short["report"]["documents"] == newest["report"]["documents"]
         requested = (await api.get(f"{HERE}/runs/{expected[2]}")).json()
         assert requested["origin"] == "server"
         assert (await api.delete(f"{HERE}/runs/mine 6")).json() == newest
@@ -150,6 +153,13 @@ async def test_chunks_say_what_was_embedded_with_them(server: Served) -> None:
     async with server.client() as api:
         await api.post(f"{HERE}/ingest", headers=WAIT)
         (document,) = (await api.get(f"{HERE}/documents?state=ready")).json()["items"]
-        (chunk,) = (await api.get(f"{HERE}/documents/{document['id']}/chunks")).json()["items"]
+        where = f"{HERE}/documents/{document['id']}/chunks"
+        (chunk,) = (await api.get(where)).json()["items"]
+        for lines, some in (
+            ("first_line=3", [chunk]),
+            ("first_line=4", []),
+            ("last_line=1", [chunk]),
+        ):
+            assert (await api.get(f"{where}?{lines}")).json()["items"] == some
         kb = server.server.project.knowledge_base("docs")
         assert chunk["context"] == (await kb.achunks("docs/a.md"))[0].context == "Keys"

@@ -210,11 +210,21 @@ async def list_chunks(
     kb: SeenKnowledgeBase,
     doc_id: str,
     paging: Paging,
+    first_line: Annotated[
+        int, Query(ge=1, le=2**31, description="Only chunks that hold this line or a later one.")
+    ] = 1,
+    last_line: Annotated[
+        int | None,
+        Query(ge=1, le=2**31, description="Only chunks that hold this line or an earlier one."),
+    ] = None,
 ) -> Any:
-    """List the chunks of a document in order."""
+    """List the chunks of a document in order, each with what was embedded with it."""
+    lines = None
+    if first_line > 1 or last_line is not None:
+        lines = first_line, max(first_line, last_line or 2**31)
     first, limit = int(paging.start("[0-9]{1,9}").key or 0), paging.limit
     uri = (await _find(kb, doc_id)).uri
-    chunks = await kb.achunks(uri, limit=limit + 1, after=first)
+    chunks = await kb.achunks(uri, limit=limit + 1, after=first, lines=lines)
     following = str(Cursor(str(first + limit))) if len(chunks) > limit else None
     previous = str(Cursor(str(max(0, first - limit)))) if first else None
     return paging.response(as_data(chunks[:limit]), following, previous)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 from starlette.responses import Response
@@ -43,6 +43,8 @@ from lorebind_knowledge.ingest.progress import SECONDS as PROGRESS_SECONDS
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["ingestion"])
 
+_NAMES = ("failures", "sources", "without_text", "textless_pages", "textless_parts")
+"""The fields of a report with an entry for each document or file."""
 _ENDED: dict[int | str, dict[str, Any]] = {200: {"description": "It has ended", "model": IngestRun}}
 
 Workflow = Annotated[
@@ -163,14 +165,23 @@ async def list_runs(
     server: TheServer,
     kb: SeenKnowledgeBase,
     paging: Paging,
+    brief: Annotated[
+        bool, Query(description="Omit the names of documents and files from the reports.")
+    ] = False,
 ) -> Any:
     """List all runs, newest first, also those that Python and the command line have begun."""
     start = paging.start(RequestedRuns.KEY)
     rows = await page_of_runs(server.ingests.runs, kb, start, paging.limit + 1)
     progress = {run.run_id: await _progress(kb, run) for run in rows if run.finished_at is None}
-    return paging.page_of(
-        rows, start, RequestedRuns.key, lambda run: _run_data(run, progress.get(run.run_id))
-    )
+
+    def data(run: RequestedRun) -> dict[str, Any]:
+        shown = _run_data(run, progress.get(run.run_id))
+        if brief and (report := shown["report"]):
+            counts = {key: value for key, value in report.items() if key not in _NAMES}
+            shown["report"] = counts | {key: [] for key in ("failures", "sources", "without_text")}
+        return shown
+
+    return paging.page_of(rows, start, RequestedRuns.key, data)
 
 
 async def _run(server: TheServer, kb: SeenKnowledgeBase, run_id: str) -> RequestedRun:
