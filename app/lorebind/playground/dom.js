@@ -1,5 +1,7 @@
 // Creates elements. Texts become text nodes only, so nothing that a server sends is read as HTML.
 
+import { words } from "./words.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const SAFE = /^(https?:|mailto:|#|[\w./%-]+$)/i;
 
@@ -51,6 +53,31 @@ export const button = (text, click, attributes) => el("button", { type: "button"
 export const link = (text, href, attributes) => el("a", { href, ...attributes }, text);
 export const note = (...children) => el("p", { class: "note" }, ...children);
 
+/** A table that becomes a list where there is little room; `numeric` are the columns of numbers. */
+export const table = (heads, rows, numeric = []) =>
+  el("table", { class: "folds" },
+    el("thead", {}, el("tr", {}, heads.map((head, index) => el("th", { scope: "col", class: numeric.includes(index) ? "number" : null }, head)))),
+    el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, index) => el("td", { "data-label": heads[index], class: numeric.includes(index) ? "number" : null }, cell))))));
+
+/** Items of a list in pages, `rows` shows those of a page; `load` begins again with the first one. */
+export function paged(read, rows, none, signal) {
+  const out = el("div", { class: "stack", "aria-live": "polite" });
+  let cursors = [undefined];
+  async function draw() {
+    try {
+      const page = await read(cursors.at(-1));
+      show(out, page.items.length ? rows(page.items) : none(), (page.next || cursors.length > 1) && el("div", { class: "row" },
+        button(words.pages.before, () => (cursors.pop(), draw()), { disabled: cursors.length < 2 }),
+        button(words.pages.next, () => (cursors.push(page.next), draw()), { disabled: !page.next }),
+        el("span", { class: "small quiet" }, words.pages.number(cursors.length))));
+    } catch (error) {
+      if (!signal.aborted) show(out, alertOf(error.message));
+    }
+  }
+  const load = () => ((cursors = [undefined]), draw());
+  return { element: out, load, again: draw };
+}
+
 /** A message that a screen reader reads out. */
 export const alertOf = (...children) => el("div", { class: "alert", role: "alert" }, ...children);
 
@@ -66,6 +93,13 @@ export function marked(text, offsets, attributes) {
     at = end;
   }
   return [...parts, points.slice(at).join("")];
+}
+
+/** The text, or its beginning with a button that shows the rest. */
+export function shortened(text, most) {
+  if (text.length <= most) return text;
+  const rest = el("span", {}, "… ", button(words.rest(count(text.length - most)), () => rest.replaceWith(text.slice(most)), { class: "bare" }));
+  return [text.slice(0, most), rest];
 }
 
 const numbersOf = new Intl.NumberFormat("en");
@@ -87,6 +121,9 @@ export function age(seconds) {
   }
   return "just now";
 }
+
+/** Seconds of a recording as hours, minutes and seconds. */
+export const clock = (seconds) => [seconds / 3600, (seconds / 60) % 60, seconds % 60].map((part) => String(Math.floor(part)).padStart(2, "0")).join(":");
 
 export const duration = (seconds) =>
   seconds < 60 ? `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s` : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;

@@ -1,9 +1,10 @@
 // Passages with their scores: a bar for each signal, the question's words marked.
 
 import { to } from "./address.js";
-import { button, decimals, el, link, marked } from "./dom.js";
+import { button, clock, count, decimals, el, link, marked } from "./dom.js";
 import { words } from "./words.js";
 
+const LONGEST = 10000; // characters of a passage that are shown at first
 const SIGNALS = ["dense", "lexical", "terms", "document", "fused", "rerank"];
 
 /** Return the element of a result's passages, and functions that mark and open one of them. */
@@ -32,18 +33,23 @@ export function passages(result, question, context, moved) {
 export const sourceOf = ({ id, metadata }) =>
   to(["kb", metadata.kb_id, "source", metadata.uri], { chunk: id, line: metadata.line_start });
 
+/** The page, slide, sheet, chapter or time of a passage. */
+export function placeOf(metadata) {
+  if (metadata.page) return words.place.page(metadata.page);
+  if (metadata.locator) return metadata.locator;
+  return typeof metadata.time_start === "number" ? words.place.time(clock(metadata.time_start), clock(metadata.time_end)) : "";
+}
+
 /** Where in its document a passage stands. */
 export function whereIn(metadata) {
-  const place = [];
-  if (metadata.page) place.push(words.place.page(metadata.page));
-  if (metadata.slide) place.push(words.place.slide(metadata.slide));
+  const place = [placeOf(metadata)].filter(Boolean);
   if (metadata.line_start) place.push(words.place.lines(metadata.line_start, metadata.line_end));
   return place.join(", ");
 }
 
 function card(match, index, { result, names, most, moved }) {
   const { metadata } = match;
-  const text = el("div", { class: "text", tabindex: "0", role: "group", "aria-label": words.passage.text(index + 1) }, marked(match.text, result.highlights?.[match.id]));
+  const text = el("div", { class: "text", tabindex: "0", role: "group", "aria-label": words.passage.text(index + 1) }, excerpt(match.text, result.highlights?.[match.id]));
   const terms = Object.entries(result.terms?.[match.id] ?? {});
   const heading = metadata.heading && metadata.heading !== metadata.title ? metadata.heading : "";
   return el("article", { class: "card passage" },
@@ -57,6 +63,17 @@ function card(match, index, { result, names, most, moved }) {
     text,
     terms.length > 0 && el("details", {}, el("summary", {}, words.passage.terms),
       el("ul", { class: "row" }, terms.map(([term, { share, related }]) => el("li", { class: "tag" }, `${term} ${Math.round(share * 100)} %${related ? ` (${words.passage.related})` : ""}`)))));
+}
+
+/** The text with its marks; of a very long one, the part at the first mark. */
+function excerpt(text, offsets = []) {
+  if (text.length <= LONGEST) return marked(text, offsets);
+  const all = () => button(words.rest(count(text.length - LONGEST)), (event) => event.target.parentElement.replaceChildren(...marked(text, offsets)), { class: "bare" });
+  const points = Array.from(text);
+  const from = Math.max(0, (offsets[0]?.[0] ?? 0) - LONGEST / 4);
+  const part = points.slice(from, from + LONGEST).join("");
+  const inside = offsets.map(([start, end]) => [start - from, end - from]).filter(([, end]) => end <= LONGEST);
+  return [from > 0 && "… ", marked(part, inside), " … ", all()].flat().filter(Boolean);
 }
 
 function bar(name, value, most) {

@@ -4,6 +4,8 @@ import { followed, get } from "./api.js";
 import { alertOf, count, duration, el, note, several, show } from "./dom.js";
 import { words } from "./words.js";
 
+const MOST = 50; // names that a report shows
+
 /** Follow a run; `ended` resolves to it. */
 export function runPanel(path, signal) {
   const status = el("p", { role: "status" }, el("span", { class: "tag" }, words.ingest.running));
@@ -58,7 +60,8 @@ export function report(data) {
   const parts = ["added", "updated", "removed", "unchanged", "failed"].filter((key) => documents[key]).map((key) => `${count(documents[key])} ${key}`);
   return el("div", { class: "stack tight" },
     el("p", {}, `${words.ingest.documentsOf}: ${parts.join(", ") || words.ingest.none}. ${words.ingest.chunksOf}: ${count(chunks.added)} added, ${count(chunks.removed)} removed, ${count(chunks.total)} in all.`),
-    (data.failures ?? []).map((item) => el("p", { class: "small" }, el("b", { class: "bad" }, item.uri), " ", item.reason)),
+    (data.failures ?? []).slice(0, MOST).map((item) => el("p", { class: "small" }, el("b", { class: "bad" }, item.uri), " ", item.reason)),
+    data.failures?.length > MOST && note(words.more(count(data.failures.length - MOST))),
     (data.sources ?? []).filter((source) => source.status === "failed").map((source) => el("p", { class: "small" }, el("b", { class: "bad" }, source.source), " ", source.reason)),
     (data.notices ?? []).map((text) => note(text)),
     skippedFiles((data.sources ?? []).flatMap((source) => source.skipped)));
@@ -66,4 +69,4 @@ export function report(data) {
 
 const skippedFiles = (files) =>
   files.length > 0 && el("details", {}, el("summary", {}, words.ingest.skipped(several(files.length, "file"))),
-    el("ul", { class: "small stack tight" }, files.map((file) => el("li", {}, file.uri, el("span", { class: "quiet" }, ` ${file.reason}`), file.setting && ` (${words.ingest.setting} ${file.setting})`))));
+    el("ul", { class: "small stack tight" }, files.slice(0, MOST).map((file) => el("li", {}, file.uri, el("span", { class: "quiet" }, ` ${file.reason}`), file.setting && ` (${words.ingest.setting} ${file.setting})`)), files.length > MOST && el("li", {}, words.more(count(files.length - MOST)))));

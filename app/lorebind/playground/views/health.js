@@ -2,7 +2,8 @@
 
 import { to } from "../address.js";
 import { get, patient } from "../api.js";
-import { age, alertOf, button, count, el, link, note, show } from "../dom.js";
+import { age, alertOf, button, count, el, link, note, show, table } from "../dom.js";
+import { stateOf } from "../runs.js";
 import { words } from "../words.js";
 import { listed } from "../searches.js";
 
@@ -10,13 +11,13 @@ export async function view({ signal, may, caller }) {
   const items = await listed("knowledge-bases", {}, 200, signal);
   const heads = words.health.heads;
   const rows = items.map((kb) => {
-    const cells = heads.slice(1).map((head, index) => el("td", { "data-label": head, class: index < 3 ? "number" : null }, "…"));
+    const cells = heads.slice(1).map(() => el("span", {}, "…"));
     get(`knowledge-bases/${encodeURIComponent(kb.id)}/stats`, signal).then((stats) => {
       const { ready, pending, failed } = stats.documents;
-      const values = [count(ready), count(pending + failed), count(stats.chunks), stats.embedder, stats.last_run ? `${stats.last_run.status}, ${age(stats.last_run.started_at)}` : words.health.never];
+      const values = [count(ready), count(pending + failed), count(stats.chunks), stats.embedder, lastRun(stats.last_run), stats.last_good_run ? age(stats.last_good_run.ended_at) : words.health.never];
       cells.forEach((cell, index) => show(cell, values[index]));
     }, (error) => show(cells[4], el("span", { class: "bad" }, error.message)));
-    return el("tr", {}, el("td", { "data-label": heads[0] }, link(kb.id, to(["kb", kb.id]))), cells);
+    return [link(kb.id, to(["kb", kb.id])), ...cells];
   });
   const output = el("div", { class: "stack tight", "aria-live": "polite" });
   const examine = button(words.health.examine, async () => {
@@ -33,9 +34,11 @@ export async function view({ signal, may, caller }) {
   return el("div", { class: "stack loose" },
     el("div", { class: "head" }, el("h1", {}, words.health.title), note(words.health.version(caller.version))),
     el("section", { class: "stack tight" }, el("h2", {}, words.health.knowledge),
-      el("table", { class: "folds" }, el("thead", {}, el("tr", {}, heads.map((head, index) => el("th", { scope: "col", class: index > 0 && index < 4 ? "number" : null }, head)))), el("tbody", {}, rows))),
+      table(heads, rows, [1, 2, 3])),
     el("section", { class: "stack tight" }, el("h2", {}, words.health.doctor), may("admin") ? [note(words.health.about), el("div", {}, examine)] : note(words.rights("admin")), output));
 }
+
+const lastRun = (run) => (run ? [el("span", { class: `tag ${stateOf(run.status)}` }, run.status), " ", age(run.started_at)] : words.health.never);
 
 const STATES = { ok: "good", warning: "fair", failed: "bad" };
 

@@ -1,55 +1,74 @@
-// Plan an ingest, see all runs, and go back to the index before.
+// Plan an ingest, see all runs and the workers, and go back to the index before.
 
-import { call, patient } from "../api.js";
-import { alertOf, button, count, el, moment, note, show } from "../dom.js";
+import { call, get, patient, withQuery } from "../api.js";
+import { alertOf, button, count, decimals, duration, el, moment, note, paged, show, table } from "../dom.js";
 import { report, stateOf } from "../runs.js";
 import { words } from "../words.js";
-import { listed } from "../searches.js";
 
 export async function ingests(context, kb, ingest) {
   const { signal, may } = context;
   const path = `knowledge-bases/${encodeURIComponent(kb.id)}`;
   const planned = el("div", { "aria-live": "polite" });
-  const runs = await listed(`${path}/runs`, {}, 100, signal);
-  const plan = button(words.ingest.plan, async () => {
-    show(planned, note(words.ingest.planning));
-    plan.disabled = true;
+  const runs = paged((cursor) => get(withQuery(`${path}/runs`, { limit: 20, brief: true, cursor }), signal), (items) => listing(items, path, signal), () => note(words.ingest.noRuns), signal);
+  ingest.after = runs.again;
+  const act = (text, work) => button(text, async (event) => {
+    event.target.disabled = true;
     try {
-      const data = await patient("POST", `${path}/plan`, {}, signal);
-      show(planned, el("section", { class: "card stack tight", "aria-label": words.ingest.plan }, el("h2", {}, words.ingest.planned), report(data),
-        el("p", {}, words.ingest.costs(count(data.texts_to_embed), count(data.tokens_to_embed), data.exact, data.cost))));
+      await work();
     } catch (error) {
       if (!signal.aborted) show(planned, alertOf(error.message));
     } finally {
-      plan.disabled = false;
+      event.target.disabled = false;
     }
+  });
+  const plan = act(words.ingest.plan, async () => {
+    show(planned, note(words.ingest.planning));
+    const data = await patient("POST", `${path}/plan`, {}, signal);
+    show(planned, el("section", { class: "card stack tight", "aria-label": words.ingest.plan }, el("h2", {}, words.ingest.planned), report(data),
+      el("p", {}, words.ingest.costs(count(data.texts_to_embed), count(data.tokens_to_embed), data.exact, data.cost))));
+  });
+  const back = act(words.ingest.rollback, async () => {
+    await call("POST", `${path}/rollback`, {}, { signal });
+    show(planned, note(words.ingest.rolledBack));
   });
   const writes = may("write") && !kb.filled_by_others;
-  const back = button(words.ingest.rollback, async () => {
-    try {
-      await call("POST", `${path}/rollback`, {}, { signal });
-      show(planned, note(words.ingest.rolledBack));
-    } catch (error) {
-      show(planned, alertOf(error.message));
-    }
-  });
+  await runs.load();
   return el("div", { class: "stack loose" },
-    note(words.ingest.about),
-    writes ? el("div", { class: "row" }, plan, button(words.ingest.failed, () => ingest.start({ only_failed: true })), back) : note(words.rights("write")),
-    planned,
-    el("section", { class: "stack tight", "aria-label": words.ingest.history }, el("h2", {}, words.ingest.history),
-      runs.length ? table(runs) : note(words.ingest.noRuns)));
+    el("div", { class: "stack" }, note(words.ingest.about),
+      writes ? el("div", { class: "row" }, plan, button(words.ingest.failed, () => ingest.start({ only_failed: true })), back) : note(words.rights("write")),
+      planned),
+    may("admin") && (await workers(signal)),
+    el("section", { class: "stack tight", "aria-label": words.ingest.history }, el("h2", {}, words.ingest.history), runs.element));
 }
 
-function table(runs) {
-  const heads = words.ingest.heads;
-  return el("table", { class: "folds" },
-    el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))),
-    el("tbody", {}, runs.map((run) => el("tr", {},
-      el("td", { "data-label": heads[0] }, moment(run.requested_at ?? run.started_at)),
-      el("td", { "data-label": heads[1] }, run.request?.action ?? run.strategy ?? ""),
-      el("td", { "data-label": heads[2] }, el("span", { class: `tag ${stateOf(run.status)}` }, run.status)),
-      el("td", { "data-label": heads[3] }, run.report ? report(run.report) : run.error?.detail ?? progress(run.progress))))));
+const listing = (runs, path, signal) => table(words.ingest.heads, runs.map((run) => [
+  moment(run.requested_at),
+  [run.request.action ?? run.request.strategy, run.origin === "elsewhere" && el("div", { class: "small quiet" }, words.ingest.elsewhere)],
+  el("span", { class: `tag ${stateOf(run.status)}` }, run.status),
+  result(run, path, signal),
+]));
+
+/** What a run came to; the names of its documents are read when a person asks. */
+function result(run, path, signal) {
+  if (!run.report) return run.error?.detail ?? run.waits_for ?? progress(run.progress);
+  const out = el("div", {}, report(run.report));
+  const more = button(words.ingest.details, async () => {
+    try {
+      const whole = await get(`${path}/runs/${encodeURIComponent(run.run_id)}`, signal);
+      show(out, report(whole.report));
+    } catch (error) {
+      if (!signal.aborted) show(out, alertOf(error.message));
+    }
+  }, { class: "bare flush" });
+  out.append(more);
+  return out;
 }
 
 const progress = (data) => (data ? words.ingest.progress(count(data.documents_read), count(data.documents), count(data.chunks_embedded), count(data.chunks)) : "");
+
+/** The live workers, where there are some. */
+async function workers(signal) {
+  const { items } = await get("workers", signal).catch(() => ({ items: [] }));
+  return items.length > 0 && el("section", { class: "stack tight", "aria-label": words.workers.title }, el("h2", {}, words.workers.title),
+    table(words.workers.heads, items.map((item) => [item.id.slice(0, 12), item.embedder || words.workers[item.works_on], item.slots ?? "–", item.busy, words.workers.silent(item.silent < 1 ? decimals(item.silent, 1) : duration(item.silent))]), [2, 3]));
+}

@@ -40,6 +40,7 @@ export async function view(context) {
 /** The button that ingests, and the panel that shows the run. */
 function ingestButton(path, { panel, state, signal }) {
   const control = button(words.ingest.go, () => start());
+  const self = { control, start, resume, run: async (url) => follow(await call("POST", url, {}, { signal })), after: () => {} };
   async function start(options = {}) {
     control.disabled = true;
     try {
@@ -56,7 +57,7 @@ function ingestButton(path, { panel, state, signal }) {
   }
   async function follow(run) {
     control.disabled = true;
-    const progress = runPanel(`${path}/runs/${run.run_id}`, signal);
+    const progress = runPanel(`${path}/runs/${encodeURIComponent(run.run_id)}`, signal);
     show(panel, progress.element);
     try {
       const end = await progress.ended;
@@ -65,14 +66,15 @@ function ingestButton(path, { panel, state, signal }) {
         refused({ ...end.error, message: end.error.detail }, { only_failed, strategy });
       }
       show(state, summary(await get(`${path}/stats`, signal)));
+      self.after();
     } finally {
       control.disabled = false;
     }
   }
   /** Follow a run that goes on already, such as after a reload. */
   async function resume() {
-    const { items } = await get(`${path}/runs?limit=1`, signal).catch(() => ({ items: [] }));
-    if (items.length && !items[0].finished_at) follow(items[0]);
+    const { items } = await get(`${path}/runs?limit=1&brief=true`, signal).catch(() => ({ items: [] }));
+    if (items.length && ["running", "waiting"].includes(items[0].status)) follow(items[0]);
   }
-  return { control, start, follow, resume };
+  return self;
 }

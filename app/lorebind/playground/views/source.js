@@ -2,76 +2,162 @@
 
 import { to } from "../address.js";
 import { get, withQuery } from "../api.js";
-import { alertOf, button, el, link, note, several, show } from "../dom.js";
-import { whereIn } from "../passages.js";
-import { words } from "../words.js";
+import { alertOf, button, el, field, link, note, shortened, several, show } from "../dom.js";
+import { placeOf, whereIn } from "../passages.js";
 import { listed } from "../searches.js";
+import { words } from "../words.js";
 
-const LINES = 400;
+const LINES = 200; // that are read together
+const BLOCKS = 4; // that are kept: a long document takes no more memory than a short one
+const BEFORE = 40; // lines above the cited ones
+const LONGEST = 5000; // characters of a line
 
 export async function source({ parts, query, signal }, kb) {
   const uri = parts.slice(3).join("/");
   const path = `knowledge-bases/${encodeURIComponent(kb.id)}`;
-  let first = Math.max(1, (Number(query.get("line")) || 1) - 40);
-  const read = () => get(withQuery(`${path}/fetch`, { document: uri, first_line: first, last_line: first + LINES - 1 }), signal);
-  let data;
+  const first = Math.max(1, (Number(query.get("line")) || 1) - BEFORE);
+  const here = (chunk) => to(["kb", kb.id, "source", uri], { chunk: chunk.id, line: chunk.metadata.line_start });
+  const reader = readerOf(path, uri, signal);
+  let block;
   try {
-    data = await read();
+    block = await reader.read(first);
   } catch (error) {
-    if (error.code !== "not_found") throw error;
+    if (error.code !== "not_found" || signal.aborted) throw error;
     const info = query.get("id") && (await get(`${path}/documents/${query.get("id")}`, signal));
     return el("div", { class: "stack" }, el("h2", {}, uri), alertOf(info?.reason || error.message));
   }
-  const chunks = await listed(`${path}/documents/${data.document.id}/chunks`, {}, 2000, signal);
-  const cited = chunks.find((chunk) => chunk.id === query.get("chunk"));
-  const lines = el("div", { class: "lines", tabindex: "0", role: "group", "aria-label": words.source.text });
-  const more = el("div", { class: "row" });
-  function draw() {
-    const all = data.document.lines;
-    show(lines, rows(data, chunks, cited));
-    show(more, data.first_line > 1 && button(words.source.before, () => move(-LINES)),
-      data.last_line < all && button(words.source.after, () => move(LINES)),
-      note(words.source.range(data.first_line, data.last_line, all)));
-  }
-  async function move(by) {
-    first = Math.max(1, first + by);
-    try {
-      data = await read();
-      draw();
-      lines.scrollTop = 0;
-    } catch (error) {
-      if (!signal.aborted) show(more, alertOf(error.message));
-    }
-  }
-  draw();
-  setTimeout(() => lines.querySelector(".lit")?.scrollIntoView({ block: "center" }));
+  const cited = block.chunks.find((chunk) => chunk.id === query.get("chunk"));
+  const { document } = block.data;
+  const text = scroller(reader, block, cited, signal);
   return el("div", { class: "stack" },
-    el("div", { class: "stack tight" }, el("h2", {}, data.document.title || uri), el("p", { class: "small quiet" }, uri, ` · ${several(chunks.length, "passage")}`)),
+    el("div", { class: "stack tight" }, el("h2", {}, document.title || uri), el("p", { class: "small quiet" }, uri, ` · ${several(document.lines, "line")}`)),
     el("div", { class: "two wide-left" },
-      el("div", { class: "stack tight" }, el("p", { class: "small" }, words.source.legend), lines, more),
-      el("section", { class: "stack tight", "aria-label": words.source.passages }, el("h3", {}, words.source.passages), passagesOf(chunks, cited, kb, uri))));
+      el("div", { class: "stack tight" }, el("p", { class: "small" }, words.source.legend), text.element),
+      passage(block.chunks, cited, text, here)));
 }
 
-/** The lines; a gap is one line of the text, for all of its numbers. */
-function rows(data, chunks, cited) {
+/** Reads blocks of lines with the passages that hold them. */
+function readerOf(path, uri, signal) {
+  let id = "";
+  return { read: async (first) => {
+    const data = await get(withQuery(`${path}/fetch`, { document: uri, first_line: first, last_line: first + LINES - 1 }), signal);
+    id = data.document.id;
+    const chunks = await listed(`${path}/documents/${id}/chunks`, { first_line: data.first_line, last_line: data.last_line }, 1000, signal);
+    return { data, chunks };
+  } };
+}
+
+/** The lines; more are read when a person scrolls to an end of them. */
+function scroller(reader, start, cited, signal) {
+  const lines = el("div", { class: "lines", tabindex: "0", role: "group", "aria-label": words.source.text, scroll: onScroll });
+  const status = el("p", { class: "small quiet", role: "status" });
+  const jump = el("input", { type: "number", min: 1, max: start.data.document.lines, class: "short" });
+  let blocks = [];
+  let busy = false;
+  const reset = (block) => {
+    blocks = [drawn(block, cited)];
+    show(lines, blocks[0].element);
+    tell();
+  };
+  const tell = () => show(status, words.source.range(blocks[0].data.first_line, blocks.at(-1).data.last_line, start.data.document.lines));
+  async function work(act) {
+    if (busy) return;
+    busy = true;
+    try {
+      await act();
+      tell();
+    } catch (error) {
+      if (!signal.aborted) show(status, alertOf(error.message));
+    } finally {
+      busy = false;
+    }
+  }
+  const later = () => work(async () => {
+    const block = drawn(await reader.read(blocks.at(-1).data.last_line + 1), cited);
+    lines.append(block.element);
+    blocks.push(block);
+    if (blocks.length > BLOCKS) {
+      const before = lines.scrollHeight;
+      blocks.shift().element.remove();
+      lines.scrollTop -= before - lines.scrollHeight;
+    }
+  });
+  const earlier = () => work(async () => {
+    const { first_line } = blocks[0].data;
+    const block = drawn(await reader.read(Math.max(1, first_line - LINES)), cited, first_line - 1);
+    const before = lines.scrollHeight;
+    lines.prepend(block.element);
+    blocks.unshift(block);
+    lines.scrollTop += lines.scrollHeight - before;
+    if (blocks.length > BLOCKS) blocks.pop().element.remove();
+  });
+  const open = (line) => work(async () => {
+    reset(await reader.read(Math.max(1, line - BEFORE)));
+    toLine(line);
+  });
+  function toLine(line) {
+    const row = lines.querySelector(`[data-line="${line}"]`);
+    if (row) lines.scrollTop += row.getBoundingClientRect().top - lines.getBoundingClientRect().top - lines.clientHeight / 3;
+  }
+  function onScroll() {
+    if (lines.scrollTop + 2 * lines.clientHeight > lines.scrollHeight && blocks.at(-1).data.last_line < start.data.document.lines) later();
+    else if (lines.scrollTop < lines.clientHeight && blocks[0].data.first_line > 1) earlier();
+  }
+  reset(start);
+  setTimeout(() => cited && toLine(cited.metadata.line_start));
+  const form = el("form", { class: "row end", submit: (event) => {
+    event.preventDefault();
+    if (jump.value) open(Math.min(Number(jump.value), start.data.document.lines));
+  } }, field(words.source.jump, jump), el("button", {}, words.source.go));
+  return { element: el("div", { class: "stack tight" }, lines, el("div", { class: "row between end" }, status, form)), open, gaps: start.data.gaps };
+}
+
+/** A block of lines; a gap is one line of the text, for all of its numbers. */
+function drawn({ data, chunks }, cited, last = data.last_line) {
   const gaps = new Map(data.gaps.map((gap) => [gap.first_line, gap.last_line]));
+  const places = placesOf(chunks);
+  const rows = [];
   let line = data.first_line;
-  return data.text.split("\n").map((text) => {
+  for (const text of data.text.split("\n")) {
     const number = line;
     const until = gaps.get(number);
     line = (until ?? number) + 1;
-    const here = until ? 0 : chunks.filter(({ metadata }) => metadata.line_start <= number && number <= metadata.line_end).length;
+    if (number > last) break;
+    if (places.has(number)) rows.push(el("div", { class: "place" }, places.get(number)));
+    const held = until ? 0 : chunks.filter(({ metadata }) => metadata.line_start <= number && number <= metadata.line_end).length;
     const lit = cited && cited.metadata.line_start <= number && number <= cited.metadata.line_end;
-    const kinds = ["line", here === 1 && "in", here > 1 && "twice", until && "gap", lit && "lit"].filter(Boolean).join(" ");
-    return el("div", { class: kinds }, el("span", {}, until > number ? `${number}–${until}` : number), el("span", { title: until ? words.source.gap : null }, text || "\u200b"));
-  });
+    const kinds = ["line", held === 1 && "in", held > 1 && "twice", until && "gap", lit && "lit"].filter(Boolean).join(" ");
+    rows.push(el("div", { class: kinds, "data-line": number }, el("span", {}, until > number ? `${number}–${until}` : number), el("span", { title: until ? words.source.gap : null }, shortened(text || "\u200b", LONGEST))));
+  }
+  return { data: { ...data, last_line: Math.min(data.last_line, last) }, element: el("div", {}, rows) };
 }
 
-function passagesOf(chunks, cited, kb, uri) {
-  const at = cited ? chunks.indexOf(cited) : 0;
-  const near = chunks.slice(Math.max(0, at - 1), Math.max(0, at - 1) + 8);
-  return [near.map((chunk) => el("article", { class: `card stack tight ${chunk === cited ? "cited passage" : ""}` },
-    el("p", { class: "small" }, link(whereIn(chunk.metadata) || chunk.id.slice(0, 8), to(["kb", kb.id, "source", uri], { chunk: chunk.id, line: chunk.metadata.line_start })), " ", el("span", { class: "quiet" }, chunk.metadata.heading)),
-    el("details", {}, el("summary", {}, words.source.passage), el("pre", {}, chunk.text)))),
-  chunks.length > near.length && note(words.source.more(chunks.length - near.length))];
+/** The lines at which a page, slide or time begins. */
+function placesOf(chunks) {
+  const places = new Map();
+  let before = "";
+  for (const { metadata } of chunks) {
+    const place = placeOf(metadata);
+    if (place && place !== before && !places.has(metadata.line_start)) places.set(metadata.line_start, place);
+    before = place;
+  }
+  return places;
+}
+
+/** The cited passage, or the first: what was embedded with it, and its neighbours. */
+function passage(chunks, cited, text, here) {
+  const chunk = cited ?? chunks[0];
+  const at = chunks.indexOf(chunk);
+  const neighbour = (other, label) => other && el("p", { class: "small" }, label, " ", link(whereIn(other.metadata) || other.id.slice(0, 8), here(other)));
+  return el("section", { class: "stack tight", "aria-label": words.source.passage },
+    el("h3", {}, cited ? words.source.cited : words.source.first),
+    neighbour(chunks[at - 1], words.source.previous),
+    chunk && el("article", { class: `card stack tight ${cited ? "cited" : ""}` },
+      el("p", { class: "small" }, el("b", {}, whereIn(chunk.metadata)), " ", el("span", { class: "quiet" }, chunk.metadata.heading)),
+      el("h4", {}, words.source.context), el("pre", { class: "context" }, chunk.context.trim() || words.source.nothing),
+      el("h4", {}, words.source.embedded), el("pre", { class: "text", tabindex: "0" }, shortened(chunk.text, LONGEST))),
+    neighbour(chunks[at + 1], words.source.next),
+    text.gaps.length > 0 && el("div", { class: "stack tight" }, el("h4", {}, words.source.gaps),
+      el("ul", { class: "row" }, text.gaps.slice(0, 20).map((gap) => el("li", {}, button(words.place.lines(gap.first_line, gap.last_line), () => text.open(gap.first_line), { class: "bare" }))))),
+    text.gaps.length > 20 && note(words.source.more(text.gaps.length - 20)));
 }
