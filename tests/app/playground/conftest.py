@@ -5,11 +5,48 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.app.server.conftest import forking  # noqa: F401 - servers are forked
+from tests.app.server.conftest import (  # servers are forked
+    PROJECT,
+    Process,
+    forking,  # noqa: F401
+    serving,
+    write_project,
+)
+
+QUESTION = "When can I return goods?"
+STEPS = """
+def reply(subject):
+    return f"We look into {subject}."
+"""
+WORKFLOW = {
+    "id": "approval",
+    "description": "Asks a person before it sends.",
+    "input": {"subject": {"type": "string"}},
+    "tasks": [
+        {
+            "id": "draft",
+            "type": "python",
+            "call": "steps:reply",
+            "with": {"subject": "{{ .input.subject }}"},
+        },
+        {
+            "id": "ask",
+            "type": "wait",
+            "prompt": "Send it? {{ .tasks.draft.output }}",
+            "schema": {
+                "type": "object",
+                "required": ["send"],
+                "properties": {"send": {"type": "boolean"}},
+            },
+        },
+    ],
+}
 
 CHROMIUM = shutil.which("chromium")
 _ARGUMENTS = [
@@ -23,7 +60,7 @@ _ARGUMENTS = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     """Start Chromium."""
     if CHROMIUM is None:
@@ -64,3 +101,34 @@ def watched(browser: Any, url: str, *, refused: int = 0, **options: Any) -> Iter
         assert not wrong
     finally:
         context.close()
+
+
+@pytest.fixture(scope="package")
+def shop_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a knowledge base of files, a place that binds another, and a workflow."""
+    folder = tmp_path_factory.mktemp("shop")
+    pages = folder / "pages"
+    pages.mkdir()
+    for name in ("one", "two"):
+        text = "\n".join(f"Line {number} of page {name}." for number in range(1, 60))
+        (pages / f"{name}.md").write_text(f"# Page {name}\n\n{text}\n")
+    (pages / "broken.pdf").write_bytes(b"not a PDF")
+    (pages / "notes.xyz").write_text("Notes of a format that no loader reads.\n")
+    (folder / "steps.py").write_text(STEPS)
+    pages_kb = {"id": "pages", "sources": [{"type": "file_glob", "path": "pages/*"}]}
+    handbook = {**PROJECT["knowledge_bases"][0], "metadata": {"audience": "customers"}}
+    declared = {
+        **PROJECT,
+        "knowledge_bases": [handbook, pages_kb],
+        "knowledge": [{"id": "handbook", "top_k": 4}],
+        "workflows": [WORKFLOW],
+    }
+    return write_project(folder, declared)
+
+
+@pytest.fixture(scope="package")
+def shop(shop_folder: Path, browser: Any) -> Iterator[Process]:
+    with serving(shop_folder, "--port", "0") as server:
+        with httpx.Client(base_url=f"{server.url}/api/v0", timeout=60) as api:
+            api.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"})
+        yield server

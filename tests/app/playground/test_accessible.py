@@ -11,10 +11,7 @@ import pytest
 
 from tests.app.server.conftest import Process
 
-from .conftest import watched
-from .test_walk import QUESTION, shop
-
-__all__ = ["shop"]
+from .conftest import QUESTION, watched
 
 pytestmark = pytest.mark.enable_socket  # loopback: a browser has no Unix sockets
 
@@ -24,6 +21,7 @@ VIEWS = [
     "kb/handbook?q=QUESTION",
     "kb/handbook?q=QUESTION&compare=yes&b_strategy=similarity",
     "kb/pages/documents",
+    "kb/pages/documents?state=skipped",
     "kb/pages/ingest",
     "kb/handbook/source/inline%3Areturns?line=1",
     "ask",

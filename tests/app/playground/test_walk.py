@@ -7,7 +7,6 @@ import re
 import shlex
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,65 +15,12 @@ import pytest
 import yaml
 
 from tests.app.server.conftest import PROJECT, Process, serving, write_project
+from tests.knowledge.documents import pdf_bytes
 from tests.processes import run_program
 
-from .conftest import watched
+from .conftest import QUESTION, watched
 
 pytestmark = pytest.mark.enable_socket  # loopback: a browser has no Unix sockets
-
-QUESTION = "When can I return goods?"
-STEPS = """
-def reply(subject):
-    return f"We look into {subject}."
-"""
-WORKFLOW = {
-    "id": "approval",
-    "description": "Asks a person before it sends.",
-    "input": {"subject": {"type": "string"}},
-    "tasks": [
-        {
-            "id": "draft",
-            "type": "python",
-            "call": "steps:reply",
-            "with": {"subject": "{{ .input.subject }}"},
-        },
-        {
-            "id": "ask",
-            "type": "wait",
-            "prompt": "Send it? {{ .tasks.draft.output }}",
-            "schema": {
-                "type": "object",
-                "required": ["send"],
-                "properties": {"send": {"type": "boolean"}},
-            },
-        },
-    ],
-}
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Process]:
-    """Serve a shop with a knowledge base of folders, a place that binds it, and a workflow."""
-    folder = tmp_path_factory.mktemp("shop")
-    pages = folder / "pages"
-    pages.mkdir()
-    for name in ("one", "two"):
-        text = "\n".join(f"Line {number} of page {name}." for number in range(1, 60))
-        (pages / f"{name}.md").write_text(f"# Page {name}\n\n{text}\n")
-    (pages / "broken.pdf").write_bytes(b"not a PDF")
-    (folder / "steps.py").write_text(STEPS)
-    pages_kb = {"id": "pages", "sources": [{"type": "file_glob", "path": "pages/*"}]}
-    handbook = {**PROJECT["knowledge_bases"][0], "metadata": {"audience": "customers"}}
-    declared = {
-        **PROJECT,
-        "knowledge_bases": [handbook, pages_kb],
-        "knowledge": [{"id": "handbook", "top_k": 4}],
-        "workflows": [WORKFLOW],
-    }
-    with serving(write_project(folder, declared), "--port", "0") as server:
-        with httpx.Client(base_url=f"{server.url}/api/v0", timeout=60) as api:
-            api.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"})
-        yield server
 
 
 def test_ingest_ask_and_open_a_citation(shop: Process, browser: Any) -> None:
@@ -162,7 +108,7 @@ def test_the_copied_calls_find_the_same(shop: Process, browser: Any) -> None:
 
 
 def test_documents_are_dropped_seen_and_deleted(
-    shop: Process, browser: Any, tmp_path: Path
+    shop: Process, shop_folder: Path, browser: Any, tmp_path: Path
 ) -> None:
     added = tmp_path / "note.md"
     added.write_text("# Keys\n\nKeys are at the reception.\n")
@@ -170,7 +116,7 @@ def test_documents_are_dropped_seen_and_deleted(
         page.goto(f"{shop.url}/playground#/kb/pages/documents")
         page.get_by_role("button", name="Ingest").click()
         page.get_by_text("completed").first.wait_for()
-        page.get_by_text("Add documents").click()
+        page.get_by_role("button", name="Add documents").click()
         page.get_by_label("Files").set_input_files(added)
         page.get_by_role("link", name="added:note.md").wait_for()
         row = page.get_by_role("row").filter(has_text="added:note.md")
@@ -182,7 +128,20 @@ def test_documents_are_dropped_seen_and_deleted(
         assert _finds(shop, "Where are the keys?", "added:note.md")
         page.get_by_role("combobox", name="State").select_option("failed")
         page.get_by_role("table").get_by_text("a broken PDF").wait_for()
+        (shop_folder / "pages" / "broken.pdf").write_bytes(pdf_bytes(["Mended."]))
+        page.get_by_role("button", name="Try again: pages/broken.pdf").click()
+        page.get_by_text("It was read again.").wait_for()
+        page.get_by_text("No document is in this state.").wait_for()
+        page.get_by_role("combobox", name="State").select_option("skipped")
+        skipped = page.get_by_role("row").filter(has_text="pages/notes.xyz")
+        assert "as_text" in skipped.inner_text()
         page.get_by_role("combobox", name="State").select_option("")
+        page.get_by_role("button", name="Exclude from searches: added:note.md").click()
+        page.get_by_role("row", name="added:note.md").get_by_text("excluded").wait_for()
+        assert not found(shop, "pages", "Where are the keys?", "added:note.md")
+        page.get_by_role("button", name="Include again: added:note.md").click()
+        page.get_by_role("button", name="Exclude from searches: added:note.md").wait_for()
+        assert found(shop, "pages", "Where are the keys?", "added:note.md")
         page.get_by_role("button", name="Delete: added:note.md").click()
         page.get_by_role("link", name="added:note.md").wait_for(state="detached")
         with page.expect_download() as download:
@@ -259,6 +218,16 @@ def test_by_keyboard_alone(shop: Process, browser: Any) -> None:
         tab_to(page, "1")
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.classList.contains('shown')")
+
+
+def found(shop: Process, kb: str, question: str, uri: str) -> bool:
+    """Whether a search finds a document."""
+    answer = httpx.post(
+        f"{shop.url}/api/v0/knowledge-bases/{kb}/query",
+        json={"query": question, "top_k": 9},
+        timeout=60,
+    )
+    return any(match["metadata"]["uri"] == uri for match in answer.json()["matches"])
 
 
 def tab_to(page: Any, text: str) -> None:
