@@ -2,9 +2,9 @@
 
 /** Return the path and settings of the current address. */
 export function address() {
-  const [path, query] = location.hash.replace(/^#\/?/, "").split("?", 2);
+  const [path, ...rest] = location.hash.replace(/^#\/?/, "").split("?");
   const parts = path.split("/").filter(Boolean).map(decoded);
-  return { parts, query: new URLSearchParams(query ?? "") };
+  return { parts, query: new URLSearchParams(rest.join("?")) };
 }
 
 function decoded(part) {

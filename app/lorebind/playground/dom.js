@@ -57,7 +57,7 @@ export const note = (...children) => el("p", { class: "note" }, ...children);
 export const table = (heads, rows, numeric = []) =>
   el("table", { class: "folds" },
     el("thead", {}, el("tr", {}, heads.map((head, index) => el("th", { scope: "col", class: numeric.includes(index) ? "number" : null }, head)))),
-    el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, index) => el("td", { "data-label": heads[index], class: numeric.includes(index) ? "number" : null }, cell))))));
+    el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, index) => el("td", { "data-label": index && heads[index] !== words.actions ? heads[index] : null, class: heads[index] === words.actions ? "actions" : numeric.includes(index) ? "number" : null }, cell))))));
 
 /** Items of a list in pages, `rows` shows those of a page; `load` begins again with the first one. */
 export function paged(read, rows, none, signal) {

@@ -69,7 +69,7 @@ async function open() {
   }
 }
 
-const missing = () => [el("h1", {}, words.missing.title), note(words.missing.text), link(words.missing.back, to([]))];
+const missing = () => el("div", { class: "head" }, el("h1", {}, words.missing.title), note(words.missing.text), el("p", {}, link(words.missing.back, to([]))));
 
 /** What a person sees where a view cannot be shown. */
 function failure(error) {

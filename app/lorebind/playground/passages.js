@@ -77,7 +77,7 @@ function excerpt(text, offsets = []) {
 }
 
 function bar(name, value, most) {
-  const share = typeof value === "number" ? Math.max(0, Math.min(100, (value / most) * 100)) : 0;
+  const share = typeof value === "number" ? Math.max(0, Math.min(100, (value / Math.max(most, 0.01)) * 100)) : 0;
   return el("div", { title: words.signals[name] }, el("span", {}, name), el("b", {}, number(value)), el("span", { class: "track" }, el("i", { "width%": share })));
 }
 

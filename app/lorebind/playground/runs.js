@@ -32,7 +32,7 @@ export function runPanel(path, signal) {
       }
       clearInterval(timer);
       const run = await update();
-      show(status, el("span", { class: `tag ${stateOf(run.status)}` }, run.status), " ", run.report ? words.ingest.took(duration(run.finished_at - run.requested_at)) : "");
+      show(status, tag(run.status), " ", run.report ? words.ingest.took(duration(run.finished_at - run.requested_at)) : "");
       show(bars, run.report ? report(run.report) : run.error && alertOf(run.error.detail));
       return run;
     } finally {
@@ -44,7 +44,10 @@ export function runPanel(path, signal) {
   return { element, ended };
 }
 
-export const stateOf = (status) => ({ completed: "good", ready: "good", failed: "bad", interrupted: "fair", partial: "fair", cancelled: "fair", waiting: "fair", pending: "fair" })[status] ?? "";
+/** The status of a run or a document, in its colour. */
+export const tag = (status) => el("span", { class: `tag ${stateOf(status)}` }, status.replaceAll("_", " "));
+
+export const stateOf = (status) => ({ completed: "good", completed_with_failures: "fair", ready: "good", failed: "bad", interrupted: "fair", partial: "fair", cancelled: "fair", waiting: "fair", pending: "fair" })[status] ?? "";
 
 function stage(name, done, all, since, unit) {
   const seconds = (Date.now() - since) / 1000;

@@ -2,18 +2,21 @@
 
 const lines = (first, last) => (last && last !== first ? `lines ${first}–${last}` : `line ${first}`);
 
+const actions = "Actions";
+
 export const words = {
   loading: "Loading …",
   again: "Try again",
   copy: "Copy",
   copied: "Copied",
   failed: "This view cannot be shown",
+  actions,
   more: (number) => `and ${number} more`,
   rest: (number) => `Show ${number} more characters`,
   pages: { before: "Previous page", next: "Next page", number: (number) => `Page ${number}` },
   calls: "The same as a call",
   rights: (rights) => `This needs a token with the rights ‘${rights}’.`,
-  nav: { label: "Sections", knowledge: "Knowledge bases", ask: "Ask all", bindings: "Bindings", workflows: "Workflows", health: "Health", home: (name) => `${name}: all knowledge bases` },
+  nav: { label: "Sections", knowledge: "Knowledge", ask: "Ask all", bindings: "Bindings", workflows: "Workflows", health: "Health", home: (name) => `${name}: all knowledge bases` },
   who: { open: "open to this machine", theme: "Switch between light and dark" },
   missing: { title: "There is no such page", text: "The address may be from an earlier version.", back: "All knowledge bases" },
   gone: { title: "The server does not answer", text: "It may be restarting. This page goes on as soon as it answers." },
@@ -84,7 +87,7 @@ export const words = {
     progress: (read, documents, embedded, chunks) => `${read} of ${documents} documents read, ${embedded} of ${chunks} passages embedded`,
   },
   documents: {
-    states: [["", "any"], ["ready", "ready"], ["pending", "pending"], ["failed", "failed"], ["skipped", "skipped, not read"]], state: "State", heads: ["Document", "State", "Passages", "Actions"],
+    states: [["", "any"], ["ready", "ready"], ["pending", "pending"], ["failed", "failed"], ["skipped", "skipped, not read"]], state: "State", heads: ["Document", "State", "Passages", actions],
     none: "No documents", noMatch: "No document is in this state.", noneText: "Press Ingest to read the sources, or add a text or files.",
     skippedHeads: ["File or folder", "Reason", "Setting of the source that reads it"], noSkipped: "The last ingest skipped no files.",
     retry: "Try again", tried: "It was read again.", delete: "Delete", deleted: "Deleted.",

@@ -3,7 +3,7 @@
 import { remember, to } from "../address.js";
 import { call, get, send, withQuery } from "../api.js";
 import { alertOf, button, el, field, link, note, paged, select, several, show, table } from "../dom.js";
-import { stateOf } from "../runs.js";
+import { tag } from "../runs.js";
 import { words } from "../words.js";
 
 const SKIPPED = "skipped"; // a state of files that are no documents
@@ -15,7 +15,7 @@ export async function documents(context, kb, ingest) {
   const writes = may("write") && !kb.filled_by_others;
   const state = select(words.documents.states, query.get("state") ?? "");
   const status = el("p", { role: "status", class: "small" });
-  const problems = el("div", {});
+  const problems = el("div", { class: "problems" });
   const read = (cursor) => state.value === SKIPPED
     ? get(withQuery(`${base}/skipped`, { limit: 50, cursor }), signal)
     : get(withQuery(path, { state: state.value, limit: 50, cursor }), signal);
@@ -25,7 +25,7 @@ export async function documents(context, kb, ingest) {
 
   const listing = (items) => table(words.documents.heads, items.map((item) => [
     [link(item.uri, to(["kb", kb.id, "source", item.uri], { id: item.id })), item.title && item.title !== item.uri && el("div", { class: "small quiet" }, item.title), facts(item)],
-    [el("span", { class: `tag ${stateOf(item.state)}` }, item.state), item.excluded && [" ", el("span", { class: "tag fair" }, words.documents.excluded)],
+    [tag(item.state), item.excluded && [" ", el("span", { class: "tag fair" }, words.documents.excluded)],
       item.reason && el("div", { class: "small" }, item.reason, item.attempts > 1 ? ` (${several(item.attempts, "attempt")})` : ""),
       textless(item)],
     item.chunks,

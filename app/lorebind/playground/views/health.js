@@ -3,7 +3,7 @@
 import { to } from "../address.js";
 import { get, patient } from "../api.js";
 import { age, alertOf, button, count, el, link, note, show, table } from "../dom.js";
-import { stateOf } from "../runs.js";
+import { tag } from "../runs.js";
 import { words } from "../words.js";
 import { listed } from "../searches.js";
 
@@ -38,7 +38,7 @@ export async function view({ signal, may, caller }) {
     el("section", { class: "stack tight" }, el("h2", {}, words.health.doctor), may("admin") ? [note(words.health.about), el("div", {}, examine)] : note(words.rights("admin")), output));
 }
 
-const lastRun = (run) => (run ? [el("span", { class: `tag ${stateOf(run.status)}` }, run.status), " ", age(run.started_at)] : words.health.never);
+const lastRun = (run) => (run ? [tag(run.status), " ", age(run.started_at)] : words.health.never);
 
 const STATES = { ok: "good", warning: "fair", failed: "bad" };
 

@@ -2,7 +2,7 @@
 
 import { call, get, patient, withQuery } from "../api.js";
 import { alertOf, button, count, decimals, duration, el, moment, note, paged, show, table } from "../dom.js";
-import { report, stateOf } from "../runs.js";
+import { report, tag } from "../runs.js";
 import { words } from "../words.js";
 
 export async function ingests(context, kb, ingest) {
@@ -44,7 +44,7 @@ export async function ingests(context, kb, ingest) {
 const listing = (runs, path, signal) => table(words.ingest.heads, runs.map((run) => [
   moment(run.requested_at),
   [run.request.action ?? run.request.strategy, run.origin === "elsewhere" && el("div", { class: "small quiet" }, words.ingest.elsewhere)],
-  el("span", { class: `tag ${stateOf(run.status)}` }, run.status),
+  tag(run.status),
   result(run, path, signal),
 ]));
 

@@ -25,9 +25,9 @@ export async function view(context) {
   const ingest = ingestButton(path, { panel, state, signal });
   const writes = may("write") && !kb.filled_by_others;
   const tabs = ["ask", "documents", "ingest"].map((name) =>
-    el("li", {}, link(words.tabs[name], to(["kb", id, ...(name === "ask" ? [] : [name])]), { "aria-current": tab === name ? "page" : null })));
+    el("li", {}, link(words.tabs[name], to(["kb", id, ...(name === "ask" ? [] : [name])]), { "aria-current": tab === name ? "page" : tab === "source" && name === "documents" ? "true" : null })));
   const about = el("header", { class: "head" },
-    el("p", { class: "crumbs" }, link(words.nav.knowledge, to([]))),
+    el("p", { class: "crumbs" }, link(words.home.title, to([]))),
     el("div", { class: "row between" }, el("h1", {}, id), writes && ingest.control),
     kb.description && el("p", {}, kb.description), state, panel);
   if (writes) ingest.resume();

@@ -2,9 +2,9 @@
 
 import { to } from "../address.js";
 import { events, get, call } from "../api.js";
-import { alertOf, button, duration, el, field, link, note, select, show } from "../dom.js";
+import { alertOf, button, duration, el, field, link, moment, note, select, show } from "../dom.js";
 import { graphOf } from "../graph.js";
-import { stateOf } from "../runs.js";
+import { tag } from "../runs.js";
 import { words } from "../words.js";
 
 export async function view(context) {
@@ -101,7 +101,7 @@ function runner({ path, graph, out, signal, id }) {
         if (type === "task_start") graph.mark(task, "running");
         if (type === "task_end") {
           graph.mark(task, data.status);
-          log.append(el("li", {}, el("span", { class: `tag ${stateOf(data.status)}` }, data.status), ` ${task} `, el("span", { class: "quiet" }, duration(data.seconds ?? 0)), data.error && el("div", { class: "bad" }, data.error.message ?? String(data.error))));
+          log.append(el("li", {}, tag(data.status), ` ${task} `, el("span", { class: "quiet" }, duration(data.seconds ?? 0)), data.error && el("div", { class: "bad" }, data.error.message ?? String(data.error))));
         }
         if (type === "run_end") show(end, result(data, thread));
       }
@@ -117,7 +117,7 @@ function runner({ path, graph, out, signal, id }) {
     const done = data.result ?? {};
     for (const item of done.waiting ?? []) graph.mark(item.task, "waiting");
     return [
-      el("p", {}, el("span", { class: `tag ${stateOf(data.status)}` }, data.status), " ", link(words.workflows.thread, to(["workflows", id, thread]))),
+      el("p", {}, tag(data.status), " ", link(words.workflows.thread, to(["workflows", id, thread]))),
       questions(done.waiting ?? [], thread, self),
       done.output !== null && done.output !== undefined && output(done.output),
       (done.citations ?? []).length > 0 && el("ol", { class: "small stack tight" }, done.citations.map((item) => el("li", {}, `${item.marker ?? ""} ${item.label ?? item.uri}`))),
@@ -143,7 +143,7 @@ const output = (value) => [el("h3", {}, words.workflows.output), el("pre", { cla
 async function threadList(path, id, signal) {
   const { items } = await get(`${path}/threads?limit=50`, signal);
   if (!items.length) return note(words.workflows.noThreads);
-  return el("ul", { class: "stack tight" }, items.map((item) => el("li", { class: "row" }, el("span", { class: `tag ${stateOf(item.status)}` }, item.status), link(item.thread_id.slice(0, 24), to(["workflows", id, item.thread_id])), el("span", { class: "small quiet" }, new Date(item.updated).toLocaleString("en")))));
+  return el("ul", { class: "stack tight" }, items.map((item) => el("li", { class: "row" }, tag(item.status), link(item.thread_id.slice(0, 24), to(["workflows", id, item.thread_id])), el("span", { class: "small quiet" }, moment(Date.parse(item.updated) / 1000)))));
 }
 
 async function shownThread(path, thread, { graph, out, run, signal }) {
@@ -160,8 +160,8 @@ async function shownThread(path, thread, { graph, out, run, signal }) {
     }
   };
   show(out, el("section", { class: "card stack", "aria-label": words.workflows.live },
-    el("p", {}, el("span", { class: `tag ${stateOf(data.status)}` }, data.status), ` ${thread}`),
+    el("p", {}, tag(data.status), ` ${thread}`),
     questions(data.waiting, thread, run), data.error && alertOf(data.error), data.output !== null && output(data.output),
-    el("ol", { class: "stack tight small" }, data.history.map((step) => el("li", {}, el("span", { class: `tag ${stateOf(step.status)}` }, step.status), ` ${step.path} `, el("span", { class: "quiet" }, duration(step.seconds ?? 0)), " ",
+    el("ol", { class: "stack tight small" }, data.history.map((step) => el("li", {}, tag(step.status), ` ${step.path} `, el("span", { class: "quiet" }, duration(step.seconds ?? 0)), " ",
       button(words.workflows.replay, () => replay(step.step), { class: "bare", "aria-label": words.workflows.replayAfter(step.path) }))))));
 }
