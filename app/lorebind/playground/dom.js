@@ -122,6 +122,12 @@ export function age(seconds) {
   return "just now";
 }
 
+/** A number of bytes in a unit that suits it. */
+export const bytes = (number) => {
+  for (const [unit, size] of [["MB", 1e6], ["kB", 1e3]]) if (number >= size) return `${decimals(number / size, 1)} ${unit}`;
+  return `${count(number)} B`;
+};
+
 /** Seconds of a recording as hours, minutes and seconds. */
 export const clock = (seconds) => [seconds / 3600, (seconds / 60) % 60, seconds % 60].map((part) => String(Math.floor(part)).padStart(2, "0")).join(":");
 

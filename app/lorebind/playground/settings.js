@@ -51,7 +51,7 @@ async function places({ signal }, old) {
 }
 
 /** Return the fields of the metadata of one knowledge base. */
-async function known(kb, signal) {
+export async function known(kb, signal) {
   if (!kb) return [];
   const { items } = await get(`knowledge-bases/${encodeURIComponent(kb)}/fields`, signal);
   return items;
@@ -60,7 +60,7 @@ async function known(kb, signal) {
 let lists = 0;
 
 /** Rows of conditions; the fields are loaded with the first row that a person adds. */
-function filterRows(load, text) {
+export function filterRows(load, text) {
   let fields = [];
   const id = `fields-${++lists}`;
   const rows = el("div", { class: "stack tight" });
@@ -70,7 +70,10 @@ function filterRows(load, text) {
       field(words.settings.key, el("input", { value: key, list: id, class: "key" })),
       field(words.settings.operator, select(OPERATORS.map((name) => [name, words.operators[name]]), operator, { class: "operator" })),
       field(words.settings.value, el("input", { value, class: "value", placeholder: values.slice(0, 3).map((item) => item.value).join(", ") })),
-      el("div", { class: "field" }, button(words.settings.remove, () => row.remove(), { class: "bare" })));
+      el("div", { class: "field" }, button(words.settings.remove, () => {
+        row.remove();
+        element.dispatchEvent(new Event("change", { bubbles: true }));
+      }, { class: "bare" })));
     rows.append(row);
   };
   for (const [key, conditions] of Object.entries(parsed(text))) {

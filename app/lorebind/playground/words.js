@@ -87,8 +87,8 @@ export const words = {
     progress: (read, documents, embedded, chunks) => `${read} of ${documents} documents read, ${embedded} of ${chunks} passages embedded`,
   },
   documents: {
-    states: [["", "any"], ["ready", "ready"], ["pending", "pending"], ["failed", "failed"], ["skipped", "skipped, not read"]], state: "State", heads: ["Document", "State", "Passages", actions],
-    none: "No documents", noMatch: "No document is in this state.", noneText: "Press Ingest to read the sources, or add a text or files.",
+    states: [["", "any"], ["ready", "ready"], ["pending", "pending"], ["failed", "failed"], ["skipped", "skipped, not read"]], state: "State", search: "Name or title contains", format: "Format", heads: ["Document", "State", "Passages", actions],
+    none: "No documents", noMatch: "No document is like this.", noneText: "Press Ingest to read the sources, or add a text or files.",
     skippedHeads: ["File or folder", "Reason", "Setting of the source that reads it"], noSkipped: "The last ingest skipped no files.",
     retry: "Try again", tried: "It was read again.", delete: "Delete", deleted: "Deleted.",
     exclude: "Exclude from searches", include: "Include again", excluded: "excluded", changed: "Changed.", of: (action, uri) => `${action}: ${uri}`,

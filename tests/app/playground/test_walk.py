@@ -131,7 +131,7 @@ def test_documents_are_dropped_seen_and_deleted(
         (shop_folder / "pages" / "broken.pdf").write_bytes(pdf_bytes(["Mended."]))
         page.get_by_role("button", name="Try again: pages/broken.pdf").click()
         page.get_by_text("It was read again.").wait_for()
-        page.get_by_text("No document is in this state.").wait_for()
+        page.get_by_text("No document is like this.").wait_for()
         page.get_by_role("combobox", name="State").select_option("skipped")
         skipped = page.get_by_role("row").filter(has_text="pages/notes.xyz")
         assert "as_text" in skipped.inner_text()

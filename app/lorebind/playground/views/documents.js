@@ -2,10 +2,13 @@
 
 import { remember, to } from "../address.js";
 import { call, get, send, withQuery } from "../api.js";
-import { alertOf, button, el, field, link, note, paged, select, several, show, table } from "../dom.js";
+import { alertOf, button, bytes, el, field, link, note, paged, select, several, show, table } from "../dom.js";
 import { tag } from "../runs.js";
+import { filterRows, known } from "../settings.js";
 import { words } from "../words.js";
 
+const MOST = 6; // keys of metadata that a document shows
+const LONGEST = 80; // characters of a value
 const SKIPPED = "skipped"; // a state of files that are no documents
 
 export async function documents(context, kb, ingest) {
@@ -14,27 +17,35 @@ export async function documents(context, kb, ingest) {
   const path = `${base}/documents`;
   const writes = may("write") && !kb.filled_by_others;
   const state = select(words.documents.states, query.get("state") ?? "");
+  const name = el("input", { type: "search", value: query.get("name") ?? "", maxlength: 500, autocomplete: "off" });
+  const format = el("input", { value: query.get("format") ?? "", list: "formats", autocomplete: "off", maxlength: 100 });
+  const formats = el("datalist", { id: "formats" });
+  const filters = filterRows(() => known(kb.id, signal), query.get("filters") ?? "");
+  const selection = () => ({ state: state.value, q: name.value.trim(), format: format.value.trim(), filters: filters.text() });
   const status = el("p", { role: "status", class: "small" });
   const problems = el("div", { class: "problems" });
   const read = (cursor) => state.value === SKIPPED
     ? get(withQuery(`${base}/skipped`, { limit: 50, cursor }), signal)
-    : get(withQuery(path, { state: state.value, limit: 50, cursor }), signal);
+    : get(withQuery(path, { ...selection(), limit: 50, cursor }), signal);
   const rows = (items) => (state.value === SKIPPED ? skipped(items) : listing(items));
-  const none = () => el("div", { class: "empty" }, el("h2", {}, words.documents.none), note(state.value === SKIPPED ? words.documents.noSkipped : state.value ? words.documents.noMatch : words.documents.noneText));
+  const none = () => el("div", { class: "empty" }, el("h2", {}, words.documents.none), note(state.value === SKIPPED ? words.documents.noSkipped : Object.values(selection()).some(Boolean) ? words.documents.noMatch : words.documents.noneText));
   const list = paged(read, rows, none, signal);
 
-  const listing = (items) => table(words.documents.heads, items.map((item) => [
+  const listing = (items) => (offer(items), table(words.documents.heads, items.map((item) => [
     [link(item.uri, to(["kb", kb.id, "source", item.uri], { id: item.id })), item.title && item.title !== item.uri && el("div", { class: "small quiet" }, item.title), facts(item)],
     [tag(item.state), item.excluded && [" ", el("span", { class: "tag fair" }, words.documents.excluded)],
       item.reason && el("div", { class: "small" }, item.reason, item.attempts > 1 ? ` (${several(item.attempts, "attempt")})` : ""),
       textless(item)],
     item.chunks,
     writes && actions(item),
-  ]), [2]);
+  ]), [2]));
+  const offered = new Set();
+  const offer = (items) => show(formats, [...items.reduce((all, item) => (item.format ? all.add(item.format) : all), offered)].sort().map((value) => el("option", { value })));
   const skipped = (items) => table(words.documents.skippedHeads, items.map((item) => [item.uri, item.reason, item.setting ? el("code", {}, item.setting) : "–"]));
   const facts = (item) => {
-    const metadata = Object.entries(item.metadata ?? {}).slice(0, 6);
-    return metadata.length > 0 && el("div", { class: "small quiet" }, metadata.map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(" · "));
+    const metadata = Object.entries(item.metadata ?? {}).slice(0, MOST).map(([key, value]) => `${key}: ${brief(value)}`);
+    const about = [item.format, item.size > 0 && bytes(item.size), item.modified && item.modified.slice(0, 10), ...metadata].filter(Boolean);
+    return about.length > 0 && el("div", { class: "small quiet" }, about.join(" · "));
   };
   function actions(item) {
     const one = `${path}/${encodeURIComponent(item.id)}`;
@@ -57,13 +68,22 @@ export async function documents(context, kb, ingest) {
       item.origin !== "source" && act(words.documents.delete, sent("DELETE", one), words.documents.deleted, { class: "bare danger" }));
   }
 
-  const search = el("form", { class: "fields", change: () => {
-    remember(parts, { state: state.value });
-    list.load();
-  }, submit: (event) => event.preventDefault() }, field(words.documents.state, state));
+  const change = () => {
+    const { q, ...others } = selection();
+    remember(parts, { ...others, name: q });
+    return list.load();
+  };
+  const search = el("form", { class: "stack", role: "search", change, submit: (event) => (event.preventDefault(), change()) },
+    el("div", { class: "fields" }, field(words.documents.search, name), field(words.documents.state, state), field(words.documents.format, format), formats),
+    filters.element);
   await list.load();
   return el("div", { class: "stack" }, search, writes && adding(path, { signal, load: list.load, status, problems }, packing(`${base}/pack`, `${kb.id}.lorebind`, { signal, problems })), status, problems, list.element);
 }
+
+const brief = (value) => {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return text.length > LONGEST ? `${text.slice(0, LONGEST)} …` : text;
+};
 
 const textless = (item) => {
   const parts = Object.entries(item.textless_parts ?? (item.textless_pages ? { page: item.textless_pages } : {}));
