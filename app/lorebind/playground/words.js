@@ -97,7 +97,7 @@ export const words = {
   },
   source: {
     text: "Text of the document", legend: "A line at the left marks text in a passage, in another colour where passages overlap. Hatched lines are in no passage.",
-    range: (first, last, all) => `Lines ${first} to ${last} of ${all}; scroll for more`, jump: "Line", go: "Go to line", gap: "No passage holds this line.",
+    range: (first, last, all) => `Lines ${first} to ${last} of ${all}${first > 1 || last < all ? "; scroll for more" : ""}`, jump: "Line", go: "Go to line", gap: "No passage holds this line.",
     passage: "Passage", cited: "The cited passage", first: "The first passage here", previous: "Before it:", next: "After it:",
     context: "Embedded with it", nothing: "nothing", embedded: "Its text", gaps: "Lines in no passage", more: (number) => `and ${number} more`,
   },

@@ -1,0 +1,143 @@
+"""The page of the tutorial about the playground: its walk, and the pictures that it shows.
+
+`UPDATE_DOCS=1` takes the pictures again. Otherwise, they are compared with the page loosely: texts
+such as times differ, and so do the fonts of machines.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.app.forked_python import Forked, ForkedPython
+
+from .conftest import watched
+
+pytestmark = pytest.mark.enable_socket  # loopback: a browser has no Unix sockets
+
+DOCS = Path(__file__).parents[3] / "docs"
+UPDATE = os.environ.get("UPDATE_DOCS") == "1"
+LARGEST = 45_000
+"""Bytes of a picture."""
+DIFFERENT = 0.08
+"""The mean difference of brightness at which pictures are not the same any more, from 0 to 1."""
+COMPARE = """async (pictures) => {
+  const [first, second] = await Promise.all(pictures.map(async (picture) => {
+    const bitmap = await createImageBitmap(await (await fetch(picture)).blob());
+    const canvas = new OffscreenCanvas(80, 56).getContext("2d");
+    canvas.drawImage(bitmap, 0, 0, 80, 56);
+    return { size: [bitmap.width, bitmap.height], data: canvas.getImageData(0, 0, 80, 56).data };
+  }));
+  let sum = 0;
+  first.data.forEach((value, index) => sum += Math.abs(value - second.data[index]));
+  return { sizes: [first.size, second.size], difference: sum / first.data.length / 255 };
+}"""
+
+
+@pytest.fixture
+def playground(tmp_path: Path, forked: ForkedPython, browser: Any) -> Iterator[tuple[str, Path]]:
+    """Run `lorebind playground` on an empty folder; yield its address and the folder."""
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    command = [str(forked.commands / "lorebind"), "playground", str(folder), "--no-browser"]
+    process = Forked(
+        [*command, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        (url,) = re.findall(r"at (http\S+)/playground;", first)
+        yield url, folder
+    finally:
+        with process:
+            process.kill()
+
+
+def files() -> dict[str, str]:
+    """Return the files of the handbook that the tutorial writes."""
+    text = (DOCS / "tutorial/index.md").read_text(encoding="utf-8")
+    blocks = re.findall(r'```markdown title="handbook/([\w.]+)"\n(.*?)```', text, re.DOTALL)
+    assert len(blocks) == 3
+    return dict(blocks)
+
+
+def test_an_empty_folder_is_filled_and_asked(playground: tuple[str, Path], browser: Any) -> None:
+    """The walk of the tutorial, with its pictures."""
+    url, folder = playground
+    with watched(browser, url) as page:
+        page.set_viewport_size({"width": 1000, "height": 700})
+        page.get_by_text("Nothing is ingested yet.").wait_for()
+        page.get_by_role("link", name="files", exact=True).click()
+        page.get_by_text("Press Ingest to read the sources; then ask.").wait_for()
+        page.get_by_role("link", name="Documents").click()
+        page.get_by_role("button", name="Add documents").click()
+        name, text = files().popitem()
+        dropped = page.evaluate_handle(
+            "([name, text]) => { const dropped = new DataTransfer();"
+            " dropped.items.add(new File([text], name)); return dropped; }",
+            [name, text],
+        )
+        page.dispatch_event("#adding .empty", "drop", {"dataTransfer": dropped})
+        page.get_by_role("link", name=f"added:{name}").wait_for()
+        page.get_by_role("button", name=f"Delete: added:{name}").click()
+        page.get_by_role("link", name=f"added:{name}").wait_for(state="detached")
+        for name, text in files().items():
+            (folder / name).write_text(text)
+        page.get_by_role("button", name="Add documents").click()
+        page.get_by_role("button", name="Ingest").click()
+        page.get_by_text("completed", exact=True).first.wait_for()
+        page.reload()
+        page.get_by_role("link", name="expenses.md").wait_for()
+        check(page, "tutorial-documents")
+        page.get_by_role("link", name="Ask", exact=True).click()
+        page.get_by_role("textbox", name="Question").fill("How much may a hotel cost?")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Open passage [1]").wait_for()
+        page.get_by_text("Begin a new conversation").wait_for()
+        page.evaluate("scrollTo(0, 220)")
+        check(page, "tutorial-answer")
+        page.get_by_text("Why not?").click()
+        page.get_by_label("Document that you expected").fill("expenses.md")
+        page.get_by_role("button", name="Look").click()
+        page.get_by_role("row").filter(has_text="top_k").wait_for()
+        page.get_by_role("link", name="expenses.md", exact=True).first.click()
+        page.locator(".line.lit").first.wait_for()
+        page.evaluate("scrollTo(0, 220)")
+        check(page, "tutorial-source")
+
+
+def check(page: Any, name: str) -> None:
+    """Compare the page with its picture, or take the picture."""
+    page.mouse.move(0, 0)
+    page.evaluate("document.activeElement.blur()")
+    now = page.screenshot(animations="disabled")
+    file = DOCS / f"assets/{name}.png"
+    if UPDATE:
+        file.write_bytes(small(now))
+    assert file.stat().st_size <= LARGEST
+    blank = page.context.browser.new_page()
+    pictures = [
+        f"data:image/png;base64,{base64.b64encode(data).decode()}"
+        for data in (now, file.read_bytes())
+    ]
+    result = blank.evaluate(COMPARE, pictures)
+    blank.close()
+    first, second = result["sizes"]
+    assert first == second
+    assert result["difference"] < DIFFERENT, f"{name} differs: take it again with UPDATE_DOCS=1"
+
+
+def small(picture: bytes) -> bytes:
+    """Return a picture with fewer colors."""
+    image = pytest.importorskip("PIL.Image")
+    out = io.BytesIO()
+    image.open(io.BytesIO(picture)).convert("RGB").quantize(48).save(out, "PNG", optimize=True)
+    return out.getvalue()
