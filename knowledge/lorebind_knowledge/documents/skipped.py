@@ -57,7 +57,7 @@ def _last_skipped(namespace: Namespace, catalog: Catalog) -> dict[str, Skipped]:
         for run in runs:
             sources = (run.report or {}).get("sources", ())
             if any(source["source"] != ADDED for source in sources):
-                found = (Skipped(**item) for source in sources for item in source["skipped"])
-                return {item.uri: item for item in found}
+                items = (Skipped(**item) for source in sources for item in source["skipped"])
+                return {item.uri: item for item in items}
         mark = runs[-1].started_at, runs[-1].run_id
     return {}

@@ -74,8 +74,8 @@ class EngineConformance:
             until(lambda: live(ingest, b) == 1)
             assert live(ingest, c) == 0
             if listed := getattr(ingest, "workers", None):
-                found = [(info.embedder, info.slots, info.busy) for info in listed([a, b, c])]
-                assert sorted(found) == sorted([(a, 2, 0), (a, 3, 0), (b, 1, 0)])
+                slots = [(info.embedder, info.slots, info.busy) for info in listed([a, b, c])]
+                assert sorted(slots) == sorted([(a, 2, 0), (a, 3, 0), (b, 1, 0)])
                 assert listed([c]) == listed([]) == []
             second.stop()
             until(lambda: live(ingest, a) == 2)

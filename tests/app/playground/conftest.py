@@ -115,7 +115,12 @@ def shop_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (pages / "broken.pdf").write_bytes(b"not a PDF")
     (pages / "notes.xyz").write_text("Notes of a format that no loader reads.\n")
     (folder / "steps.py").write_text(STEPS)
-    pages_kb = {"id": "pages", "sources": [{"type": "file_glob", "path": "pages/*"}]}
+    pages_kb = {
+        "id": "pages",
+        "sources": [
+            {"type": "file_glob", "path": "pages/*", "metadata": {"static": {"kind": "page"}}}
+        ],
+    }
     handbook = {**PROJECT["knowledge_bases"][0], "metadata": {"audience": "customers"}}
     declared = {
         **PROJECT,

@@ -14,7 +14,7 @@ from lorebind.server.state.tokens import Tokens
 from lorebind_knowledge.database.databases import EmbeddedDatabase
 from tests.app.server.conftest import PROJECT, Process, serving, write_project
 
-from .conftest import watched
+from .conftest import QUESTION, watched
 
 pytestmark = pytest.mark.enable_socket  # loopback: a browser has no Unix sockets
 
@@ -120,7 +120,24 @@ def test_rights_decide_what_is_shown(guarded: Any, browser: Any, rights: str) ->
         page.get_by_role("button", name="Sign in").click()
         page.get_by_role("link", name="handbook", exact=True).click()
         page.get_by_role("textbox", name="Question").wait_for()
-        assert page.get_by_role("button", name="Ingest").count() == (rights != "read")
+        writes = rights != "read"
+        assert page.get_by_role("button", name="Ingest").count() == writes
+        if writes:
+            page.get_by_role("button", name="Ingest").click()
+            page.locator("main").get_by_text("completed").wait_for()
+            page.get_by_role("textbox", name="Question").fill(QUESTION)
+            page.keyboard.press("Enter")
+            page.get_by_role("button", name="Open passage [1], inline:returns").click()
+        page.get_by_role("link", name="Documents").click()
+        page.get_by_label("Name or title contains").wait_for()
+        assert page.get_by_role("button", name="Add documents").count() == writes
+        page.get_by_role("link", name="Runs and plan").click()
+        page.get_by_role("heading", name="Runs", exact=True).wait_for()
+        assert page.get_by_role("button", name="Plan", exact=True).count() == writes
+        needs = page.get_by_text("This needs a token with the rights ‘write’.")
+        assert needs.count() == (not writes)
+        page.get_by_role("link", name="Bindings").click()
+        page.get_by_role("heading", name="Bindings").wait_for()
         page.get_by_role("link", name="Health").click()
         page.get_by_role("heading", name="What doctor finds").wait_for()
         needs = page.get_by_text("This needs a token with the rights ‘admin’.")

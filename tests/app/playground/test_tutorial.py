@@ -28,7 +28,7 @@ UPDATE = os.environ.get("UPDATE_DOCS") == "1"
 LARGEST = 45_000
 """Bytes of a picture."""
 DIFFERENT = 0.08
-"""The mean difference of brightness at which pictures are not the same any more, from 0 to 1."""
+"""The mean difference of brightness at which pictures are no longer the same, from 0 to 1."""
 COMPARE = """async (pictures) => {
   const [first, second] = await Promise.all(pictures.map(async (picture) => {
     const bitmap = await createImageBitmap(await (await fetch(picture)).blob());

@@ -132,16 +132,36 @@ def test_documents_are_dropped_seen_and_deleted(
         page.get_by_role("button", name="Try again: pages/broken.pdf").click()
         page.get_by_text("It was read again.").wait_for()
         page.get_by_text("No document is like this.").wait_for()
+        page.get_by_role("combobox", name="State").select_option("")
+        page.get_by_label("Format").fill("pdf")
+        page.get_by_label("Name or title contains").fill("BROK")
+        page.get_by_role("button", name="Add a filter").click()
+        page.get_by_label("Field").fill("kind")
+        page.get_by_label("Value").fill("page")
+        page.keyboard.press("Enter")
+        page.get_by_role("link", name="pages/one.md").wait_for(state="detached")
+        assert page.get_by_role("link", name="pages/broken.pdf").count() == 1
+        link = page.url
+        page.goto("about:blank")
+        page.goto(link)
+        page.get_by_text("pdf · ").wait_for()
+        assert page.get_by_role("row").count() == 2
+        page.get_by_label("Value").fill("other")
+        page.keyboard.press("Enter")
+        page.get_by_text("No document is like this.").wait_for()
+        page.get_by_role("button", name="Remove").click()
+        for label in ("Format", "Name or title contains"):
+            page.get_by_label(label).fill("")
         page.get_by_role("combobox", name="State").select_option("skipped")
         skipped = page.get_by_role("row").filter(has_text="pages/notes.xyz")
         assert "as_text" in skipped.inner_text()
         page.get_by_role("combobox", name="State").select_option("")
         page.get_by_role("button", name="Exclude from searches: added:note.md").click()
         page.get_by_role("row", name="added:note.md").get_by_text("excluded").wait_for()
-        assert not found(shop, "pages", "Where are the keys?", "added:note.md")
+        assert not finds(shop, "pages", "Where are the keys?", "added:note.md")
         page.get_by_role("button", name="Include again: added:note.md").click()
         page.get_by_role("button", name="Exclude from searches: added:note.md").wait_for()
-        assert found(shop, "pages", "Where are the keys?", "added:note.md")
+        assert finds(shop, "pages", "Where are the keys?", "added:note.md")
         page.get_by_role("button", name="Delete: added:note.md").click()
         page.get_by_role("link", name="added:note.md").wait_for(state="detached")
         with page.expect_download() as download:
@@ -204,23 +224,50 @@ def test_a_workflow_asks_a_person(shop: Process, browser: Any) -> None:
 
 
 def test_by_keyboard_alone(shop: Process, browser: Any) -> None:
-    """Tab and Enter reach everything; a slash reaches the question."""
-    with watched(browser, shop.url) as page:
+    """Tab and Enter reach everything: ingest, ask, cite, why, documents, a workflow's question."""
+    with watched(browser, shop.url, refused=404) as page:
         page.get_by_role("link", name="handbook", exact=True).wait_for()
-        tab_to(page, "handbook")
-        page.keyboard.press("Enter")
+        press(page, "handbook")
         page.get_by_role("textbox", name="Question").wait_for()
+        press(page, "Ingest")
+        page.locator("main").get_by_text("completed").wait_for()
+        page.keyboard.press("Tab")
         page.keyboard.press("/")
         page.keyboard.type(QUESTION)
         page.keyboard.press("Enter")
-        cite = page.get_by_role("button", name="Open passage [1], inline:returns")
-        cite.wait_for()
-        tab_to(page, "1")
-        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Open passage [1], inline:returns").wait_for()
+        press(page, "Open passage [1], inline:returns")
         assert page.evaluate("document.activeElement.classList.contains('shown')")
+        press(page, "Why not?")
+        tab_to(page, "Document that you expected")
+        page.keyboard.type("inline:nothing")
+        page.keyboard.press("Enter")
+        page.get_by_role("alert").get_by_text("has no document").wait_for()
+        press(page, "Compare two settings", "Space")
+        press(page, "Documents")
+        press(page, "Exclude from searches: inline:returns")
+        page.get_by_role("row", name="inline:returns").get_by_text("excluded").wait_for()
+        press(page, "Include again: inline:returns")
+        page.get_by_role("button", name="Exclude from searches: inline:returns").wait_for()
+        press(page, "Runs and plan")
+        press(page, "Plan")
+        page.get_by_text("What an ingest would do").wait_for()
+        press(page, "Bindings")
+        page.get_by_role("row").filter(has_text="top_k").wait_for()
+        press(page, "Workflows")
+        page.get_by_role("link", name="approval").wait_for()
+        press(page, "approval")
+        page.get_by_label("subject").wait_for()
+        tab_to(page, "subject")
+        page.keyboard.type("the toaster")
+        press(page, "Run")
+        page.get_by_text("Send it? We look into the toaster.").first.wait_for()
+        press(page, "send", "Space")
+        press(page, "Send the answer")
+        page.locator("pre", has_text='"send": true').wait_for()
 
 
-def found(shop: Process, kb: str, question: str, uri: str) -> bool:
+def finds(shop: Process, kb: str, question: str, uri: str) -> bool:
     """Whether a search finds a document."""
     answer = httpx.post(
         f"{shop.url}/api/v0/knowledge-bases/{kb}/query",
@@ -230,9 +277,19 @@ def found(shop: Process, kb: str, question: str, uri: str) -> bool:
     return any(match["metadata"]["uri"] == uri for match in answer.json()["matches"])
 
 
-def tab_to(page: Any, text: str) -> None:
-    for _ in range(40):
+def press(page: Any, name: str, key: str = "Enter") -> None:
+    tab_to(page, name)
+    page.keyboard.press(key)
+
+
+def tab_to(page: Any, name: str) -> None:
+    """Press Tab until the control with a name has the focus; from the end, it begins again."""
+    has_name = """(name) => {
+      const { ariaLabel, labels, textContent } = document.activeElement;
+      return ariaLabel?.startsWith(name) || [labels?.[0]?.textContent, textContent].includes(name);
+    }"""
+    for _ in range(200):
         page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.textContent") == text:
+        if page.evaluate(has_name, name):
             return
-    raise AssertionError(f"Tab does not reach {text!r}")
+    raise AssertionError(f"Tab does not reach {name!r}")

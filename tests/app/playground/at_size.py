@@ -3,7 +3,7 @@
 It prints how long each view takes until its data is shown, and what the page's memory is before and
 after a person has looked at many pages and scrolled through the whole document.
 
-    python benchmarks/playground.py [--documents 100000] [--folder FOLDER]
+    python -m tests.app.playground.at_size [--documents 100000] [--folder FOLDER]
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ PROJECT = {
         {
             "id": "many",
             "embedder": "none",
+            "sparse": "off",
             "sources": [{"type": "file_glob", "path": "many/**/*.md", "max_bytes": 8 * 1024**2}],
         },
         {
             "id": "long",
             "embedder": "none",
+            "sparse": "off",
             "sources": [{"type": "file_glob", "path": "long/*.md", "max_bytes": 8 * 1024**2}],
         },
         {
             "id": "passage",
             "embedder": "none",
+            "sparse": "off",
             "sources": [{"type": "file_glob", "path": "passage/*.txt", "max_bytes": 8 * 1024**2}],
         },
     ],
@@ -156,7 +159,7 @@ def main() -> None:
     folder = options.folder or Path(temporary.name) / "large"
     if not (folder / "lorebind.yaml").exists():
         write(folder, options.documents)
-        asyncio.run(ingest(folder))
+    asyncio.run(ingest(folder))
     command = [str(Path(sys.executable).with_name("lorebind")), "serve", "--project", str(folder)]
     with subprocess.Popen([*command, "--port", str(_PORT)]) as server:
         url = f"http://127.0.0.1:{_PORT}"
