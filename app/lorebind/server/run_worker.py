@@ -15,7 +15,7 @@ from lorebind.server.state.workers import Workers
 from lorebind.server.tenant_projects import TenantProjects
 from lorebind_config.errors import LorebindError
 from lorebind_knowledge.database.databases import PostgresDatabase
-from lorebind_knowledge.database.postgres_notifications import Notifications
+from lorebind_knowledge.database.postgres_notifications import Notifications, refuse_pooler
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
@@ -59,7 +59,12 @@ class RunWorker:
 
         Args:
             once: whether to return when no ingest is waiting.
+
+        Raises:
+            StoreError: the state of the servers does not answer, or is behind a pooler in
+                transaction mode. An outage later raises nothing.
         """
+        await call(refuse_pooler, self._database)
         loop = asyncio.get_running_loop()
 
         def wake(_: str) -> None:

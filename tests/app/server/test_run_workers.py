@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -15,9 +16,13 @@ import pytest
 import yaml
 
 from lorebind import Project
-from lorebind_config.errors import ConfigurationError
+from lorebind.server.run_worker import RunWorker
+from lorebind_config.errors import ConfigurationError, StoreError
+from lorebind_knowledge.database import postgres_notifications
 from tests.app.forked_python import CONSTANTS
 from tests.app.missing_packages import hide, missing_modules
+from tests.knowledge.test_scale import Pooler
+from tests.postgres import Server
 from tests.processes import run_program
 
 from .conftest import PROJECT, problem, serving, working, write_project
@@ -199,6 +204,23 @@ def test_what_workers_cannot_reach_is_refused(
         (finding,) = [each for each in project.doctor() if each.part == "workers"]
     assert finding.status == "failed"
     assert "move .lorebind/server.db away" in finding.detail
+
+
+@pytest.mark.enable_socket
+def test_a_pooler_in_transaction_mode(
+    slow: Slow, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that only takes ingests refuses it too, because it would hear of no ingest."""
+    monkeypatch.setattr(postgres_notifications, "_PROBE_SECONDS", 0.2)
+    monkeypatch.syspath_prepend(str(slow.folder))
+    pooler = Pooler(postgres.port, drops=True)
+    address = slow.environ["PG_DSN"].replace(f":{postgres.port}/", f":{pooler.port}/")
+    monkeypatch.setenv("PG_DSN", f"{address}&sslmode=disable&gssencmode=disable")
+    with Project.load(slow.folder) as project:
+        worker = RunWorker(project, 1)
+        with pytest.raises(StoreError, match="a connection pooler in transaction mode"):
+            asyncio.run(worker.run(once=True))
+    pooler.close()
 
 
 def test_a_worker_needs_no_package_of_a_server(tmp_path: Path) -> None:
