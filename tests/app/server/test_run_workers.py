@@ -210,7 +210,7 @@ def test_what_workers_cannot_reach_is_refused(
 def test_a_pooler_in_transaction_mode(
     slow: Slow, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that only takes ingests refuses it too, because it would hear of no ingest."""
+    """A worker that only takes ingests refuses it too: nothing would notify it of them."""
     monkeypatch.setattr(postgres_notifications, "_PROBE_SECONDS", 0.2)
     monkeypatch.syspath_prepend(str(slow.folder))
     pooler = Pooler(postgres.port, drops=True)
