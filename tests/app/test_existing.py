@@ -72,6 +72,29 @@ def uris(hits: Any) -> list[str]:
     return [hit.metadata["uri"] for hit in hits]
 
 
+@pytest.mark.parametrize("strategy", ["similarity", "mmr", "rerank"])
+def test_recency_counts_there_too(tmp_path: Path, strategy: str) -> None:
+    """A newer document comes before those that score higher, with the same scores as before."""
+    texts = {"old": "Keys are rotated.", "new": "All the keys are rotated."}
+    dates = {"old": "2001-01-01", "new": "2999-01-01"}
+    aged = [
+        Document(text, id=name, metadata={"source": name, "at": dates[name]})
+        for name, text in texts.items()
+    ]
+    settings = {"strategy": strategy, "rerank": {"class": f"{__name__}:Backwards"}}
+    settings |= {"mmr_lambda": 1.0}
+    recency = {"field": "at", "weight": 0.9}
+    with project_of(tmp_path, store=filled(*aged)) as project:
+        before = project.query("documents", QUESTION, **settings)
+        after = project.query("documents", QUESTION, recency=recency, **settings)
+        (first,) = project.query("documents", QUESTION, recency=recency, top_k=1, **settings)
+    assert uris(before)[0] != "new"
+    if strategy != "mmr":  # the store itself orders the candidates that recency chose
+        assert (uris(after)[0], first) == ("new", after[0])
+    scores = {match.id: match.score for match in after}
+    assert scores == {match.id: match.score for match in before}
+
+
 def test_what_is_found_is_judged_and_freed_of_repeats(tmp_path: Path) -> None:
     """`min_score`, deduplication, a reranker and stages work as for other knowledge bases."""
     copy = Document("Lunch is  served at noon.", metadata={"source": "copy.md"})

@@ -102,6 +102,7 @@ def test_an_empty_store(tmp_path: Path) -> None:
         ({"strategy": "hybrid"}, "no word index for 'hybrid'; known: similarity, mmr, rerank"),
         ({"strategy": "lexical"}, "no word index for 'lexical'"),
         ({"neighbours": 1}, "omit 'neighbours'"),
+        ({"versions": {"by": ["product"]}}, "omit 'versions'"),
         ({"stages": [{"strategy": "hybrid"}]}, "no word index for 'hybrid'"),
         ({"strategy": "rerank"}, "needs a reranker"),
         ({"min_score": 0.1, "min_score_on": "fused"}, "no score 'fused' for min_score"),

@@ -136,7 +136,8 @@ with Project.load() as project:
     assert "keys" in done["cited"]
     assert done["counter"] == 3
     assert (root / "audit.log").read_text().startswith("docs 2\n")
-    for group in ("embedders", "vector_dbs", "chunkers", "rerankers", "tokenizers", "extensions"):
+    groups = ("embedders", "vector_dbs", "document_transforms", "chunkers", "rerankers")
+    for group in (*groups, "tokenizers", "extensions"):
         assert [f"plugin acme of lorebind.{group}", "ok", "acme-lore 1.0"] in done["doctor"]
     assert ["plugins acme of lorebind.loaders", "ok", "all are usable"] in done["doctor"]
 
