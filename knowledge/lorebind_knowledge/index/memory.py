@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,13 +38,14 @@ class Memory:
         self._masks: dict[int, tuple[int, Masks]] = {}
         self._keys: dict[int, tuple[int, MetadataKeys]] = {}
         self._members: dict[int, tuple[int, dict[int, Member | None]]] = {}
+        self._values: dict[int, tuple[int, str, dict[int, Any]]] = {}
         self._excluded: dict[int, tuple[int, frozenset[str]]] = {}
         self._words: dict[int, Words] = {}
         self._terms: dict[int, Terms] = {}
 
     def forget(self, index_uid: int) -> None:
         """Forget an index that no longer exists."""
-        by_version = (self._masks, self._keys, self._members, self._excluded)
+        by_version = (self._masks, self._keys, self._members, self._values, self._excluded)
         for cache in (*by_version, self._words, self._terms):
             cache.pop(index_uid, None)
 
@@ -81,6 +82,15 @@ class Memory:
         if cached is None or cached[0] < version or len(cached[1]) > _MEMBERS_KEPT:
             cached = self._members[index_uid] = version, {}
         return cached[1] if cached[0] == version else {}
+
+    def values(self, index_uid: int, version: int, key: str) -> dict[int, Any]:
+        """Return the known values of a metadata key in one version of an index, by the number of
+        the chunk; callers add to it. Those of one key are kept, since settings rarely name others.
+        """
+        cached = self._values.get(index_uid)
+        if cached is None or cached[:2] != (version, key) or len(cached[2]) > _MEMBERS_KEPT:
+            cached = self._values[index_uid] = version, key, {}
+        return cached[2]
 
     def excluded(
         self, index_uid: int, version: int, read: Callable[[], frozenset[str]]

@@ -254,6 +254,15 @@ class View(Chunks):
         live = self._live(numbers)
         return [live[number].version for number in numbers]
 
+    def values(self, key: str, numbers: Sequence[int]) -> list[Any]:
+        """Return the value of a metadata key of each chunk; None if it has none."""
+        values = self._memory.values(self.index.index_uid, self.state.version, key)
+        if new := [number for number in numbers if number not in values]:
+            chunks = self.chunks(new)
+            # In one step, because other threads use the same dictionary.
+            values.update({n: chunks[n].metadata.get(key) if n in chunks else None for n in new})
+        return [values[number] for number in numbers]
+
     def _filter(self, k: int, where: Mapping[str, Any] | None) -> _Filter:
         """Check `k` and the filter, and prepare the filter for the store.
 

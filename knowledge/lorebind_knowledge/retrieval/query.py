@@ -224,14 +224,9 @@ class Query:
         numbers = self._of_each(passages, lambda view, numbers: view.documents(numbers))
         return [(passage[0], number) for passage, number in zip(passages, numbers, strict=True)]
 
-    def metadata(self, passages: Sequence[PassageKey]) -> list[Mapping[str, Any]]:
-        """Return the metadata of each passage."""
-
-        def read(view: View, numbers: list[int]) -> Iterable[Mapping[str, Any]]:
-            chunks = view.chunks(numbers)
-            return (chunks[number].metadata for number in numbers)
-
-        return self._of_each(passages, read)
+    def values(self, key: str, passages: Sequence[PassageKey]) -> list[Any]:
+        """Return the value of a metadata key of each passage; None if it has none."""
+        return self._of_each(passages, lambda view, numbers: view.values(key, numbers))
 
     def best_relevance(self, candidates: Candidates, most: int | None = None) -> float:
         """Return the highest relevance of the first `most` candidates; 0 if there are none."""

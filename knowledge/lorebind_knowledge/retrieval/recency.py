@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from lorebind_config.declarations.newest import UNDATED
 from lorebind_knowledge.records import ORDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from lorebind_config.declarations.newest import RecencyDeclaration
     from lorebind_config.declarations.retrieval import RetrievalDeclaration
@@ -46,8 +46,8 @@ def by_recency(query: Query, ranked: Candidates, most: int | None = None) -> Can
     if declared is None or not ranked:
         return ranked
     first, now = ranked[:most], time.time()
-    metadata = query.metadata(first.passages)
-    recency = np.array([_recency(about, declared, now) for about in metadata])
+    dates = query.values(declared.field, first.passages)
+    recency = np.array([_recency(date, declared, now) for date in dates])
     figures = declared.figure(first.scores, recency)
     rest = np.full(len(ranked) - len(first), np.nan)
     raw_scores = {
@@ -70,7 +70,7 @@ def matches_by_recency(
     now = time.time()
     dated: list[DocumentMatch] = []
     for match in matches:
-        recency = _recency(match.metadata, declared, now)
+        recency = _recency(match.metadata.get(declared.field), declared, now)
         figure = declared.figure(match.score, recency)
         scores = {**match.scores, "recency": recency, ORDERS: figure}
         dated.append(replace(match, scores=scores))
@@ -86,8 +86,7 @@ def fields_of(settings: RetrievalDeclaration) -> dict[str, list[str]]:
     return fields
 
 
-def _recency(metadata: Mapping[str, Any], declared: RecencyDeclaration, now: float) -> float:
-    date = metadata.get(declared.field)
+def _recency(date: object, declared: RecencyDeclaration, now: float) -> float:
     if not (isinstance(date, str) and is_date(date)):
         return UNDATED
     try:
