@@ -140,6 +140,11 @@ class BindingScope:
         """
         bindings = self.resolve(**settings)
         if not bindings and self.unbound_by() is None:
+            if not self.loaded.every_knowledge_base():
+                raise UsageError(
+                    f"the project {self.loaded.project.name!r} has no knowledge base yet; declare "
+                    "one under knowledge_bases"
+                )
             raise UsageError(
                 "no knowledge base is bound here; name one, as in project.retriever('docs')"
             )

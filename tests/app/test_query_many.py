@@ -115,10 +115,23 @@ def test_on_the_command_line(empty_cli: Cli) -> None:
     data = json.loads(done.out)
     assert data["result"]["matches"] == bound["matches"]
     assert [binding["id"] for binding in data["bindings"]] == ["guide", "rules"]
+    by_option = empty_cli("query", "-q", QUESTION, "--agent", "clerk", "-o", "json")
+    assert json.loads(by_option.out)["matches"] == bound["matches"]
     nothing = empty_cli("query", QUESTION, "--agent", "poet")
     assert (nothing.code, "binds nothing" in nothing.out) == (1, True)
     forgotten = empty_cli("query", "guide")
     assert (forgotten.code, forgotten.err) == (
         2,
         'lorebind: write one question: lorebind query guide "…"\n',
+    )
+
+
+def test_a_project_without_knowledge_bases(empty_cli: Cli) -> None:
+    """The error says what to declare."""
+    (empty_cli.root / "lorebind.yaml").write_text("name: nothing")
+    done = empty_cli("query", "-q", QUESTION)
+    assert (done.code, done.err) == (
+        2,
+        "lorebind: the project 'nothing' has no knowledge base yet; declare one under "
+        "knowledge_bases\n",
     )

@@ -76,7 +76,7 @@ def query(
 
     Several are searched together. If their embedders differ, the passages are ordered by rank.
     """
-    kb_ids = list(words or ())
+    kb_ids, is_option = list(words or ()), question is not None
     if question is None:
         question = kb_ids.pop() if kb_ids else ""
     settings: dict[str, Any] = {
@@ -88,7 +88,7 @@ def query(
     bindings: list[ResolvedBinding] = []
     terms: MatchingTerms = {}
     with open_target(project) as loaded:
-        if not kb_ids and (not words or _is_id(loaded, question)):
+        if not (is_option or kb_ids) and (not words or _is_id(loaded, question)):
             raise UsageError(f'write one question: lorebind query {question or "ID"} "…"')
         if why is not None:
             if len(kb_ids) != 1 or task or agent:
