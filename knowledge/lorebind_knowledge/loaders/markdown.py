@@ -151,8 +151,8 @@ def _headings_between(text: str, start: int, end: int) -> Iterator[Heading]:
 
 def tables_of(text: str, start: int) -> Iterator[Table]:
     """Yield the pipe tables, whose header is the line above the row of dashes."""
-    if "|" not in text:
-        return
+    if "|" not in text or not TABLE_DASHES.search(text, start):
+        return  # most texts, which need no search for fences
     for first, last in outside_fences(text, start, len(text)):
         position = first
         while dashes := TABLE_DASHES.search(text, position, last):
