@@ -165,6 +165,12 @@ def test_filters(tmp_path: Path) -> None:
         assert report.texts_embedded == 0
         matches = project.query("faq", "How?", filters={"2024": {"$lt": 8}}).matches
         assert {match.metadata["Product"] for match in matches} == {"Falcon"}
+        fields = {field.key: field for field in project.knowledge_base("faq").fields()}
+        assert {entry.value: entry.count for entry in fields["Product"].values} == {
+            "Falcon": 1,
+            "Kite": 1,
+        }
+        assert fields["2024"].types == ["number"]
 
 
 @pytest.mark.parametrize("name", ["title", "page", "uri"])

@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_config.dates import is_date
 from lorebind_config.declarations.sources import ValueType  # noqa: TC001  # as above
-from lorebind_knowledge.documents.reading import list_readable
+from lorebind_knowledge.documents.reading import OF_CHUNKS, readable_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
 
-_OF_ALL = {"uri", "title", "kb_id"}
-"""Metadata that each document has, mostly with values of its own."""
+_OF_ALL = {"uri", "title", "kb_id", *OF_CHUNKS}
+"""Metadata that each document or passage has, mostly with values of its own."""
 _SHOWN = 20
 _MOST_FIELDS = 1_000
 _MOST_VALUES = 10_000
 """Limits for documents whose metadata is hostile; further ones are not counted."""
 _LONGEST = 200
-_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +58,21 @@ class _Field:
         self.values: Counter[tuple[bool, Any]] = Counter()
         """By the value, and whether it is a boolean: for Python, True is 1."""
 
-    def add(self, value: Any) -> None:
+    def add(self, values: list[Any]) -> None:
+        """Add the values that the passages of a document have."""
         self.count += 1
-        self.types.add(_type(value))
-        for entry in set(value) if isinstance(value, list) else (value,):
-            if isinstance(entry, str | int | float):
-                key = isinstance(entry, bool), entry[:_LONGEST] if isinstance(entry, str) else entry
-                if key in self.values or len(self.values) < _MOST_VALUES:
-                    self.values[key] += 1
+        self.types.update(map(_type, values))
+        every = (
+            entry for value in values for entry in (value if isinstance(value, list) else [value])
+        )
+        entries = {
+            (isinstance(entry, bool), entry[:_LONGEST] if isinstance(entry, str) else entry)
+            for entry in every
+            if isinstance(entry, str | int | float)
+        }
+        for key in entries:
+            if key in self.values or len(self.values) < _MOST_VALUES:
+                self.values[key] += 1
 
     def most_frequent(self) -> list[FieldValue]:
         ordered = sorted(self.values.items(), key=lambda item: (-item[1], str(item[0][1])))
@@ -89,22 +95,26 @@ def _type(value: Any) -> ValueType:
 def list_fields(namespace: Namespace, catalog: Catalog) -> list[MetadataField]:
     """List the keys in the metadata of the documents that searches find, sorted.
 
-    Only metadata that is equal in all passages of a document counts, and none of `uri`, `title` and
-    `kb_id`. It reads the metadata of every passage.
+    A value counts once for each document that has it in any passage. It reads the metadata of every
+    passage, but lists none of `uri`, `title`, `kb_id`, and the places of passages.
     """
     fields: dict[str, _Field] = {}
-    after: str | None = None
-    while page := list_readable(namespace, catalog, where={}, limit=_PAGE, after=after):
-        for document in page:
-            _add(fields, document.metadata)
-        after = page[-1].uri
+    for _, passages in readable_metadata(namespace, catalog, where={}):
+        _add(fields, passages)
     return [
         MetadataField(key, sorted(field.types), field.count, field.most_frequent())
         for key, field in sorted(fields.items())
     ]
 
 
-def _add(fields: dict[str, _Field], metadata: Mapping[str, Any]) -> None:
-    for key, value in metadata.items():
-        if key not in _OF_ALL and (key in fields or len(fields) < _MOST_FIELDS):
-            fields.setdefault(key, _Field()).add(value)
+def _add(fields: dict[str, _Field], passages: Iterable[Mapping[str, Any]]) -> None:
+    values: dict[str, list[Any]] = {}
+    for metadata in passages:
+        for key, value in metadata.items():
+            if key not in _OF_ALL:
+                seen = values.setdefault(key, [])
+                if not seen or seen[-1] != value or type(seen[-1]) is not type(value):
+                    seen.append(value)
+    for key, seen in values.items():
+        if key in fields or len(fields) < _MOST_FIELDS:
+            fields.setdefault(key, _Field()).add(seen)

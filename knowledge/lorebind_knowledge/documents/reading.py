@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from lorebind_config.errors import NotFoundError, NotIngestedError, UsageError
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
 
 _PAGE = 100
-_OF_CHUNKS = {*SPANS, "heading"}
+OF_CHUNKS = {*SPANS, "heading"}
+"""Metadata that says where a chunk is in its document."""
 _LONGEST_SPACE = 4
 """Chunks begin and end at words. More characters between two of one line are text."""
 
@@ -149,20 +151,35 @@ def list_readable(
         UsageError: the filter or the limit is invalid.
     """
     check_limit(limit)
+    documents = readable_metadata(namespace, catalog, where=where, after=after)
+    return [_readable(uri, metadata) for uri, metadata in islice(documents, limit)]
+
+
+def readable_metadata(
+    namespace: Namespace,
+    catalog: Catalog,
+    *,
+    where: Mapping[str, Any],
+    after: str | None = None,
+) -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
+    """Yield the documents of `list_readable`, each with the metadata of the chunks that pass.
+
+    Raises:
+        UsageError: the filter is invalid.
+    """
     passes = compile_filter(where)
-    readable: list[ReadableDocument] = []
-    while limit is None or len(readable) < limit:
+    while True:
         page = page_of_documents(namespace, catalog, Page(_PAGE, after))
         with catalog.reading() as sql:
             index = catalog.ledger.index_within(sql, namespace, "active")
             uris = [entry.uri for entry in page if entry.chunks and not entry.excluded]
             of_uris = Chunks(sql, index.index_uid).metadata_of_documents(uris) if index else {}
-        passing = ((uri, [*filter(passes, of_uris.get(uri, ()))]) for uri in uris)
-        readable += [_readable(uri, metadata) for uri, metadata in passing if metadata]
+        for uri in uris:
+            if metadata := [*filter(passes, of_uris.get(uri, ()))]:
+                yield uri, metadata
         if len(page) < _PAGE:
-            break
+            return
         after = page[-1].uri
-    return readable[:limit]
 
 
 def read_lines(
@@ -239,7 +256,7 @@ def _readable(uri: str, metadata: Sequence[Mapping[str, Any]]) -> ReadableDocume
     common = {
         name: value
         for name, value in first.items()
-        if name not in _OF_CHUNKS and all(other.get(name) == value for other in others)
+        if name not in OF_CHUNKS and all(other.get(name) == value for other in others)
     }
     lines = max(chunk["line_end"] for chunk in metadata)
     return ReadableDocument(document_id(uri), uri, str(first.get("title", "")), common, lines)
