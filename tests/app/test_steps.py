@@ -54,6 +54,10 @@ def texts(document):
 def nothing(document):
     pass
 
+def odd(document, **changes):
+    from dataclasses import replace
+    return replace(document, **changes)
+
 async def later(document):
     return document
 """
@@ -218,6 +222,25 @@ def test_a_document_whose_step_fails_fails_alone(root: Path, function: str, reas
         failure = next(entry for entry in report.failures if entry.uri == "hr/staff.md")
         assert reason in failure.reason
         assert SECRET not in repr(report) + repr(project.knowledge_base("docs").runs())
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"title": None}, "a NoneType as title"),
+        ({"title": "x" * 1001}, "a title of more than 1000 characters"),
+        ({"text": "a\0b", "headings": []}, "a text with characters that databases do not accept"),
+        ({"metadata": ["x"]}, "metadata that is not a mapping"),
+        ({"body_end": 10**6}, "a text from 32 to 1000000 of 125 characters"),
+    ],
+)
+def test_malformed_results_are_refused(root: Path, changes: dict[str, Any], reason: str) -> None:
+    """A result that no store or citation could hold fails its document, and no others."""
+    step = {"function": "code:odd", "documents": ["hr/*"], "config": changes}
+    with Project.build(declared(step), root=root) as project:
+        report = project.ingest("docs")
+        assert report.documents["added"] == 1
+        assert reason in report.failures[0].reason
 
 
 def test_a_document_can_be_left_out(root: Path) -> None:

@@ -33,7 +33,7 @@ DOCUMENTS = [
     LoadedDocument(
         "Hello.\nGoodbye.", "Talk", cues=(Cue(0, 6, 0.0, 1.5), Cue(7, 15, 1.5, 3.0)), format="vtt"
     ),
-    LoadedDocument("漢字かな 🜚👩‍👩‍👧 e\u0301 \u202eright to left\u202c\0", "x" * 1000),
+    LoadedDocument("漢字かな 🜚👩‍👩‍👧 e\u0301 \u202eright to left\u202c", "x" * 1000),
     LoadedDocument("word " * 20_000, "long"),
 ]
 

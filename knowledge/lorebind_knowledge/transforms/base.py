@@ -28,9 +28,8 @@ class DocumentTransform(Protocol):
     ) -> LoadedDocument | Sequence[LoadedDocument]:
         """Return the document to index instead, or several, such as parts with their own titles.
 
-        All of them belong to the document of this uri. None, an empty list, leaves it without
-        passages. `document` itself must stay as it is; see its methods `replaced`, `edited` and
-        `part`.
+        All of them belong to the document of this uri. An empty list leaves it without passages.
+        `document` itself must stay as it is; see its methods `replaced`, `edited` and `part`.
 
         Args:
             document: the document with its title and its metadata, also those of its source.

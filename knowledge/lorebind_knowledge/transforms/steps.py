@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from lorebind_config.errors import MissingDependencyError, SourceError, UsageError
 from lorebind_config.namespace import digest
 from lorebind_config.reading.make_part import PartEnvironment, make_part
-from lorebind_knowledge.loaders.base import MAX_CHARACTERS, LoadedDocument, joined
+from lorebind_knowledge.loaders.base import (
+    LONGEST_TITLE,
+    MAX_CHARACTERS,
+    LoadedDocument,
+    joined,
+    well_formed,
+)
 from lorebind_knowledge.sources.folder.walk import matcher
 
 if TYPE_CHECKING:
@@ -147,9 +153,9 @@ def checked(changed: object, before: LoadedDocument, what: str) -> Sequence[Load
             "which may be empty"
         )
     for part in documents:
-        if len(part.text) > MAX_CHARACTERS:
+        if isinstance(part.text, str) and len(part.text) > MAX_CHARACTERS:
             raise SourceError(f"{what} returned a text of more than {MAX_CHARACTERS:,} characters")
-        if wrong := _misplaced(part, before):
+        if wrong := _malformed(part, before) or _misplaced(part, before):
             raise SourceError(f"{what} returned {wrong}")
     return documents
 
@@ -165,6 +171,22 @@ def _described(changed: object) -> str:
     if isinstance(changed, list | tuple):
         return f"a {type(changed).__name__} with other objects"
     return f"a {type(changed).__name__}"
+
+
+def _malformed(document: LoadedDocument, before: LoadedDocument) -> str:
+    """Return which part of a changed document has a wrong type or characters; empty if none."""
+    texts: dict[str, object] = {"text": document.text, "title": document.title}
+    texts |= {f"heading {number}": mark.title for number, mark in enumerate(document.headings, 1)}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            return f"a {type(text).__name__} as {name}"
+        if text != before.text and text != well_formed(text):
+            return f"a {name} with characters that databases do not accept"
+    metadata: object = document.metadata
+    if not isinstance(metadata, Mapping) or not all(isinstance(key, str) for key in metadata):
+        return "metadata that is not a mapping of texts to values"
+    is_too_long = len(document.title) > LONGEST_TITLE
+    return f"a title of more than {LONGEST_TITLE} characters" if is_too_long else ""
 
 
 def _misplaced(document: LoadedDocument, before: LoadedDocument) -> str:
