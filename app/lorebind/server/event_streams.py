@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import aclosing, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.requests import ClientDisconnect
@@ -20,7 +20,7 @@ from lorebind_config.errors import LorebindError
 if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,
-        AsyncIterator,
+        Awaitable,
         Callable,
         Coroutine,
         Iterator,
@@ -142,6 +142,7 @@ def events_of(
     failure: str,
     stopped: ProblemError,
     show: Callable[[ProblemError], bytes] | None = None,
+    close: Callable[[], Awaitable[None]] | None = None,
 ) -> EventStream:
     """Answer with events, and with an event `error` if one of them cannot be made.
 
@@ -152,6 +153,7 @@ def events_of(
         failure: what failed then, for the log of unexpected errors.
         stopped: the error if the server stops first.
         show: encodes the error; None means an event `error` with the problem document.
+        close: awaited at the end, even if the client disconnects before the first event.
     """
 
     async def content() -> AsyncGenerator[bytes, None]:
@@ -173,31 +175,27 @@ def events_of(
             document = problem.document(request.url.path)
             yield encode("error", document) if show is None else show(problem)
 
-    return EventStream(server, content())
+    return EventStream(server, content(), close)
 
 
-@asynccontextmanager
-async def ahead(items: AsyncGenerator[T, None]) -> AsyncIterator[AsyncGenerator[T, None]]:
-    """Begin to wait for the first of some items when the block begins, and close them at its end.
+class Ahead(Generic[T]):
+    """Items of which the first is awaited from the beginning, such as the words of a model that is
+    called while the answer is prepared. `aclose` must be called."""
 
-    Yields the items.
-    """
-    first = asyncio.create_task(_next(items))
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._items = items
+        self._first = asyncio.create_task(_next(items))
 
-    async def every() -> AsyncGenerator[T, None]:
-        item = await first
+    async def __aiter__(self) -> AsyncGenerator[T, None]:
+        item = await self._first
         while item is not None:
             yield item
-            item = await _next(items)
+            item = await _next(self._items)
 
-    try:
-        await asyncio.sleep(0)  # lets the task begin
-        async with aclosing(every()) as following:
-            yield following
-    finally:
-        await _end(first)
-        first.cancelled() or first.exception()  # otherwise, the event loop logs it
-        await items.aclose()
+    async def aclose(self) -> None:
+        await _end(self._first)
+        self._first.cancelled() or self._first.exception()  # otherwise, the event loop logs it
+        await self._items.aclose()
 
 
 async def answer_with_events(request: Request, server: Server, run: RunStream) -> EventStream:
@@ -269,13 +267,18 @@ class Stream(StreamingResponse):
         content: AsyncGenerator[bytes, None],
         media_type: str,
         headers: Mapping[str, str],
+        close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__(content, headers=headers, media_type=media_type)
-        self._server, self._content = server, content
+        self._server, self._content, self._close = server, content, close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with suppress(ClientDisconnect):
-            await self._server.connected.do(receive, self.stream_response(send))
+        try:
+            with suppress(ClientDisconnect):
+                await self._server.connected.do(receive, self.stream_response(send))
+        finally:
+            if self._close is not None:
+                await self._close()
 
     async def stream_response(self, send: Send) -> None:
         try:
@@ -287,9 +290,14 @@ class Stream(StreamingResponse):
 class EventStream(Stream):
     """A stream of events."""
 
-    def __init__(self, server: Server, content: AsyncGenerator[bytes, None]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        content: AsyncGenerator[bytes, None],
+        close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", "Vary": "Accept"}
-        super().__init__(server, content, MEDIA_TYPE, headers)
+        super().__init__(server, content, MEDIA_TYPE, headers, close)
 
 
 def stopped(thread_id: str) -> ProblemError:

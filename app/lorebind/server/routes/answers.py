@@ -14,7 +14,7 @@ from lorebind.plain_data import as_data
 from lorebind.server.answers import Answered, Prompt
 from lorebind.server.bodies import Body, Whole
 from lorebind.server.etags import json_response
-from lorebind.server.event_streams import MEDIA_TYPE, ahead, encode, events_of, prefers_events
+from lorebind.server.event_streams import MEDIA_TYPE, Ahead, encode, events_of, prefers_events
 from lorebind.server.problems import ProblemError
 from lorebind.server.request_tasks import while_connected
 from lorebind.server.routes.queries import Question, Settings
@@ -104,11 +104,13 @@ async def answer(
     if prefers_events(request):
         stream = place.stream(body.question, **body.arguments)
 
-        def follow(_: object) -> Response:
-            events = _events(stream, seconds)
-            return events_of(request, server, events, "an answer failed", stopped)
+        def follow(parts: Ahead[str]) -> Response:
+            events = _events(stream, parts)
+            return events_of(
+                request, server, events, "an answer failed", stopped, close=parts.aclose
+            )
 
-        return await while_connected(request, server, stream.asearch(), stopped, follow)
+        return await while_connected(request, server, begun(stream, seconds), stopped, follow)
 
     def whole(answer: Answer) -> Response:
         return json_response(_data(answer), headers={"Vary": "Accept"})
@@ -117,19 +119,31 @@ async def answer(
     return await while_connected(request, server, work, stopped, whole)
 
 
-async def _events(stream: AnswerStream, seconds: float) -> AsyncGenerator[bytes, None]:
+async def _events(stream: AnswerStream, parts: Ahead[str]) -> AsyncGenerator[bytes, None]:
+    yield encode("retrieval", {"results": _results(stream)})
     cited = 0
-    async with ahead(in_time(stream, seconds)) as parts:
-        # The model is called by now, and works while the client gets the passages.
-        yield encode("retrieval", {"results": _results(stream)})
-        async for part in parts:
-            yield encode("text", {"text": part})
-            if "]" in part:  # a marker may be complete now
-                citations = stream.citations
-                for citation in citations[cited:]:
-                    yield encode("citation", citation.as_data())
-                cited = len(citations)
+    async for part in parts:
+        yield encode("text", {"text": part})
+        if "]" in part:  # a marker may be complete now
+            citations = stream.citations
+            for citation in citations[cited:]:
+                yield encode("citation", citation.as_data())
+            cited = len(citations)
     yield encode("end", _data(stream.answer))
+
+
+async def begun(stream: AnswerStream, seconds: float) -> Ahead[str]:
+    """Search, call the model, and return the parts of the answer.
+
+    Args:
+        stream: the answer.
+        seconds: as for `in_time`.
+
+    Raises:
+        LorebindError: the search failed.
+    """
+    await stream.asearch()
+    return Ahead(in_time(stream, seconds))
 
 
 async def in_time(stream: AnswerStream, seconds: float) -> AsyncGenerator[str, None]:

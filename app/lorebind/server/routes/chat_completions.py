@@ -16,10 +16,10 @@ from pydantic import ConfigDict, Field, model_validator
 
 from lorebind.server.bodies import Body
 from lorebind.server.etags import json_response
-from lorebind.server.event_streams import MEDIA_TYPE, ahead, events_of
+from lorebind.server.event_streams import MEDIA_TYPE, Ahead, events_of
 from lorebind.server.problems import ProblemError, openai_error
 from lorebind.server.request_tasks import while_connected
-from lorebind.server.routes.answers import in_time
+from lorebind.server.routes.answers import begun
 from lorebind.server.server import SeenProject, TheServer
 from lorebind_config.declarations.base import refused
 from lorebind_config.errors import did_you_mean
@@ -234,11 +234,13 @@ async def complete(
         stream = place.stream(question, **arguments)
         seconds = server.project.config.project.server.answer_seconds
 
-        def follow(_: object) -> Response:
-            chunks = _chunks(stream, body, seconds)
-            return events_of(request, server, chunks, "an answer failed", stopped, _error)
+        def follow(parts: Ahead[str]) -> Response:
+            chunks = _chunks(stream, body, parts)
+            return events_of(
+                request, server, chunks, "an answer failed", stopped, _error, parts.aclose
+            )
 
-        return await while_connected(request, server, stream.asearch(), stopped, follow)
+        return await while_connected(request, server, begun(stream, seconds), stopped, follow)
 
     def whole(answer: Answer) -> Response:
         text = answer.text + _sources(answer, body)
@@ -289,7 +291,7 @@ def _place(project: Project, body: ChatRequest) -> tuple[Any, dict[str, Any]]:
 
 
 async def _chunks(
-    stream: AnswerStream, body: ChatRequest, seconds: float
+    stream: AnswerStream, body: ChatRequest, parts: Ahead[str]
 ) -> AsyncGenerator[bytes, None]:
     head = _head(body, "chat.completion.chunk")
 
@@ -297,10 +299,9 @@ async def _chunks(
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
         return _data({**head, "choices": [choice]})
 
-    async with ahead(in_time(stream, seconds)) as parts:
-        yield chunk({"role": "assistant", "content": ""})
-        async for part in parts:
-            yield chunk({"content": part})
+    yield chunk({"role": "assistant", "content": ""})
+    async for part in parts:
+        yield chunk({"content": part})
     answer = stream.answer
     if sources := _sources(answer, body):
         yield chunk({"content": sources})
