@@ -243,12 +243,7 @@ class BindingScope:
             yield _Scope(f"agent/{agent}", loaded.agent(agent, workflow))
 
     def _narrowed(self, binding: ResolvedBinding) -> ResolvedBinding:
-        if not self.narrow:
-            return binding
-        filters = binding.settings.filters
-        return override(
-            binding, filters={"$and": [filters, self.narrow]} if filters else self.narrow
-        )
+        return narrowed(binding, self.narrow) if self.narrow else binding
 
     def _entries(self) -> Entries:
         entries: Entries = {}
@@ -261,6 +256,16 @@ class BindingScope:
 def bind(loaded: LoadedProject, kb_id: str, workflow: str | None = None) -> ResolvedBinding:
     """Return a binding with the knowledge base's own `retrieval`, without overrides of scopes."""
     return _resolved(loaded, kb_id, {}, workflow)
+
+
+def narrowed(binding: ResolvedBinding, filters: Mapping[str, Any]) -> ResolvedBinding:
+    """Return a binding whose passages must meet a further condition."""
+    return override(binding, filters=both_filters(binding.settings.filters, filters))
+
+
+def both_filters(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the filter that two filters hold; an empty one always does."""
+    return {"$and": [first, second]} if first and second else {**first, **second}
 
 
 def override(binding: ResolvedBinding, **settings: Any) -> ResolvedBinding:

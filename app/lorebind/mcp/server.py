@@ -12,7 +12,15 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from lorebind.mcp.tools import SCHEME, TOOLS, Arguments, Knowledge, ListDocuments, resource_uri
+from lorebind.mcp.tools import (
+    SCHEME,
+    TOOLS,
+    Arguments,
+    Knowledge,
+    ListDocuments,
+    arguments_of,
+    resource_uri,
+)
 from lorebind_config.checks.template_checks import texts
 from lorebind_config.errors import LorebindError, UsageError, did_you_mean
 
@@ -59,7 +67,8 @@ def make_server(
     async def list_tools(context: Any, _: Any) -> types.ListToolsResult:
         async with listed(context) as knowledge:
             about = _about(knowledge)
-        tools = [_tool(name, TOOLS[name], about) for name in TOOLS if name in names]
+            kinds = {name: arguments_of(name, knowledge) for name in TOOLS if name in names}
+        tools = [_tool(name, arguments, about) for name, arguments in kinds.items()]
         return types.ListToolsResult(tools=tools)
 
     async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -67,9 +76,11 @@ def make_server(
             if params.name not in names:
                 hint = did_you_mean(params.name, names)
                 raise UsageError(f"there is no tool {params.name!r}; {hint}")
-            arguments = TOOLS[params.name].model_validate(params.arguments or {})
             async with of_caller(context) as seen:
-                data = await arguments.call(Knowledge(seen))
+                knowledge = Knowledge(seen)
+                kind = arguments_of(params.name, knowledge)
+                arguments = kind.model_validate(params.arguments or {})
+                data = await arguments.call(knowledge)
         except ValidationError as error:
             return _failed(_mistakes(error))
         except LorebindError as error:

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lorebind.plain_data import as_data
 from lorebind_bindings import BindingScope
+from lorebind_bindings.resolver import bind, both_filters
+from lorebind_bindings.tool_filters import ToolFilters, unknown_values
 from lorebind_config.errors import NotFoundError, UsageError, did_you_mean
 from lorebind_prompts import EstimateCounter
 from lorebind_prompts.assembler import DEFAULT_MAX_TOKENS
@@ -46,6 +48,16 @@ class Knowledge:
         allowed = project.config.project.mcp.knowledge_bases
         declared = [kb.id for kb in project.config.project.knowledge_bases]
         self.ids = [kb_id for kb_id in declared if not allowed or kb_id in allowed]
+
+    @property
+    def tool_filters(self) -> ToolFilters:
+        """The arguments of `search` that narrow it by metadata."""
+        return ToolFilters.of(self.project.config.knowledge_base(kb_id)[0] for kb_id in self.ids)
+
+    async def unknown_values(self, kbs: Sequence[KnowledgeBase], where: Mapping[str, Any]) -> str:
+        """Return sentences about values that no document has, see `tool_filters`."""
+        bindings = [bind(self.project.config, kb.id) for kb in kbs]
+        return await unknown_values(self.project.knowledge, bindings, where)
 
     def description(self, kb_id: str) -> str:
         return self.project.config.knowledge_base(kb_id)[0].description.strip()
@@ -126,15 +138,20 @@ class Search(Arguments):
 
     async def call(self, knowledge: Knowledge) -> Data:
         # A client may narrow the filters in effect, but not replace them.
-        place = knowledge.place(self.knowledge_bases).narrowed(self.filters)
+        where = knowledge.tool_filters.where(self.model_dump())
+        more = both_filters(self.filters or {}, where)
+        place = knowledge.place(self.knowledge_bases).narrowed(more or None)
         result = await place.aquery(self.query, top_k=self.top_k)
         results = [
             _entry(match.metadata) | {"text": match.text, "score": match.score}
             for match in result.matches
         ]
         kbs = [knowledge.knowledge_base(kb_id) for kb_id in (*result.searched, *result.skipped)]
-        more = "set top_k, or knowledge_bases"
-        return _within(knowledge.budget(kbs), results, more, notes=result.notices)
+        notes = [*result.notices]
+        if where and not results:
+            notes += filter(None, [await knowledge.unknown_values(kbs, where)])
+        narrow = "set top_k, or knowledge_bases"
+        return _within(knowledge.budget(kbs), results, narrow, notes=notes)
 
 
 class Fetch(Arguments):
@@ -238,6 +255,11 @@ TOOLS: Mapping[McpTool, type[Arguments]] = {
     "find": Find,
     "list_knowledge_bases": ListKnowledgeBases,
 }
+
+
+def arguments_of(name: McpTool, knowledge: Knowledge) -> type[Arguments]:
+    """Return the arguments of a tool, with those that narrow a search."""
+    return knowledge.tool_filters.extend(Search) if name == "search" else TOOLS[name]
 
 
 def resource_uri(kb_id: str, uri: str = "") -> str:

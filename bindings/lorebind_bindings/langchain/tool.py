@@ -9,6 +9,8 @@ from pydantic import BaseModel, Field
 
 from lorebind_bindings.injecting import inject
 from lorebind_bindings.langchain.markers import MOST_KEY, first_marker
+from lorebind_bindings.resolver import narrowed
+from lorebind_bindings.tool_filters import of_bindings, unknown_values
 from lorebind_config.declarations.agents import search_tool_name
 from lorebind_knowledge.plumbing.bridge import run
 
@@ -39,7 +41,9 @@ def knowledge_tool(
     description: str = "",
     max_tokens: int | None = None,
 ) -> BaseTool:
-    """Return a LangChain tool with one argument, `query`, that returns a block of passages.
+    """Return a LangChain tool with the argument `query` that returns a block of passages.
+
+    The `tool_filters` of the knowledge bases are optional arguments.
 
     Its artifact is `{"verdict": …, "citations": […]}`, made of plain values. Within an agent, the
     numbering of passages continues after earlier calls, so that a number means one passage in a
@@ -55,14 +59,17 @@ def knowledge_tool(
         max_tokens: the budget of all passages of a call, see `inject`.
     """
 
+    filters = of_bindings(service, bindings)
+
     async def search(
-        query: str, runtime: Annotated[Any, InjectedToolArg] = None
+        query: str, runtime: Annotated[Any, InjectedToolArg] = None, **values: Any
     ) -> tuple[str, dict[str, Any]]:
         if not query.strip():
             return _BLANK, {"verdict": "fallback", "citations": []}
+        where = filters.where(values)
         injection = await inject(
             service,
-            bindings,
+            [narrowed(binding, where) for binding in bindings] if where else bindings,
             counter,
             query,
             max_tokens=max_tokens,
@@ -70,12 +77,14 @@ def knowledge_tool(
         )
         citations = [citation.as_data() for citation in injection.offered]
         text = "\n\n".join(block.text for block in injection.blocks) or _nothing(injection)
+        if where and not citations:
+            text = await unknown_values(service, bindings, where) or text
         return text, {"verdict": injection.verdict, "citations": citations}
 
     def search_now(
-        query: str, runtime: Annotated[Any, InjectedToolArg] = None
+        query: str, runtime: Annotated[Any, InjectedToolArg] = None, **values: Any
     ) -> tuple[str, dict[str, Any]]:
-        return run(search(query, runtime))
+        return run(search(query, runtime, **values))
 
     ids = "_".join(binding.id for binding in bindings)
     return StructuredTool.from_function(
@@ -83,7 +92,7 @@ def knowledge_tool(
         search,
         name=name or search_tool_name(binding.id for binding in bindings),
         description=f"{description or f'Search the knowledge of {ids}.'} {_HOW_TO_CITE}",
-        args_schema=_Arguments,
+        args_schema=filters.extend(_Arguments),
         response_format="content_and_artifact",
         metadata={MOST_KEY: sum(binding.settings.top_k for binding in bindings)},
     )

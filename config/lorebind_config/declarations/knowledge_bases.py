@@ -8,7 +8,8 @@ from lorebind_config.declarations.base import Declaration, Id, OrForm, refused
 from lorebind_config.declarations.embedders import OFF
 from lorebind_config.declarations.kinds import REGISTRIES, KindRegistry
 from lorebind_config.declarations.retrieval import Level, RetrievalDeclaration
-from lorebind_config.declarations.sources import SourceDeclaration
+from lorebind_config.declarations.sources import SourceDeclaration, ValueType
+from lorebind_config.declarations.tool_filters import ToolFilters, declared_type, type_of_value
 from lorebind_config.declarations.values import GlobPattern, MetadataMap
 from lorebind_config.errors import did_you_mean
 from lorebind_config.languages import AUTO, SNOWBALL, UNSPACED
@@ -199,3 +200,15 @@ class KnowledgeBaseDeclaration(Declaration):
         default_factory=dict,
         description="Values added to the metadata of every passage, for example to filter by.",
     )
+    tool_filters: ToolFilters = Field(
+        default_factory=list,
+        description="Keys of the metadata that become optional arguments of the tools with which "
+        "models search and read the knowledge base. Dates become two, such as `modified_from` and "
+        "`modified_to`.",
+    )
+
+    def type_of(self, key: str) -> ValueType | None:
+        """Return the declared type of the values of a key of the metadata; None if unknown."""
+        if key in self.metadata:
+            return type_of_value(self.metadata[key])
+        return declared_type(key, self.sources)

@@ -92,14 +92,21 @@ def _type(value: Any) -> ValueType:
     return "string"
 
 
-def list_fields(namespace: Namespace, catalog: Catalog) -> list[MetadataField]:
+def list_fields(
+    namespace: Namespace, catalog: Catalog, *, where: Mapping[str, Any] = {}
+) -> list[MetadataField]:
     """List the keys in the metadata of the documents that searches find, sorted.
 
     A value counts once for each document that has it in any passage. It reads the metadata of every
     passage, but lists none of `uri`, `title`, `kb_id`, and the places of passages.
+
+    Args:
+        namespace: the knowledge base.
+        catalog: the catalog that stores it.
+        where: a filter; only passages that pass it count.
     """
     fields: dict[str, _Field] = {}
-    for _, passages in readable_metadata(namespace, catalog, where={}):
+    for _, passages in readable_metadata(namespace, catalog, where=where):
         _add(fields, passages)
     return [
         MetadataField(key, sorted(field.types), field.count, field.most_frequent())
