@@ -106,28 +106,28 @@ async def unknown_values(
         where: the condition of the arguments, as `ToolFilters.where` returns it.
     """
     names = {key for key, condition in where.items() if "$in" in condition}
-    known: dict[str, dict[str, Any]] = {name: {} for name in names}
+    by_name: dict[str, dict[str, Any]] = {name: {} for name in names}
     for binding in bindings if names else ():
         handle = service.open(binding.id, binding.workflow)
         if handle.is_existing:
             continue
         for entry in await handle.read(list_fields, where=binding.settings.filters):
-            if entry.key in known:
-                known[entry.key] |= {_shown(value.value): value.value for value in entry.values}
+            if entry.key in by_name:
+                by_name[entry.key] |= {_shown(value.value): value.value for value in entry.values}
     return " ".join(
         sentence
         for name in where
-        if name in known and (sentence := _sentence(name, where[name]["$in"], known[name]))
+        if name in by_name and (sentence := _sentence(name, where[name]["$in"], by_name[name]))
     )
 
 
-def _sentence(name: str, wanted: Sequence[Any], known: Mapping[str, Any]) -> str:
-    if not known:
+def _sentence(name: str, values: Sequence[Any], existing: Mapping[str, Any]) -> str:
+    if not existing:
         return f"No document has the metadata {name!r}; omit it."
-    missing = [_shown(value) for value in wanted if _shown(value) not in known]
-    if len(missing) < len(wanted):
+    missing = [_shown(value) for value in values if _shown(value) not in existing]
+    if len(missing) < len(values):
         return ""
-    return f"No document has {name} {missing[0]}; {did_you_mean(missing[0], list(known))}."
+    return f"No document has {name} {missing[0]}; {did_you_mean(missing[0], list(existing))}."
 
 
 def _shown(value: Any) -> str:

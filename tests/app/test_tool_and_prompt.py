@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,9 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableParallel
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from lorebind import EmbedderError, UsageError
-from lorebind_bindings import knowledge_tool
+from lorebind import EmbedderError, Project, UsageError
 from lorebind_config.declarations.retrieval import NOTHING_FOUND
-from lorebind_prompts import EstimateCounter, ExtractiveChatModel, parse
+from lorebind_prompts import ExtractiveChatModel, parse
 
 from .shop import KEYS, OLD, QUESTION, RULES, shop
 
@@ -78,11 +76,10 @@ def test_a_tools_budget(tmp_path: Path) -> None:
 
 def test_a_name_that_models_accept(tmp_path: Path) -> None:
     """Providers accept letters, digits, '-' and '_', at most 64 of them."""
-    with shop(tmp_path) as project:
-        bindings = project.explain()
-        odd = [replace(bindings[0], id="a.b " + "c" * 80)]
-        name = knowledge_tool(project.knowledge, odd, EstimateCounter()).name
-    assert name == "search_a_b_" + "c" * 53
+    long = "a.b-" + "c" * 80
+    kb = {"id": long, "sources": [{"type": "inline", "documents": [{"id": "a", "text": "a"}]}]}
+    with Project.build({"name": "p", "knowledge_bases": [kb]}, root=tmp_path) as project:
+        assert project.tool(long).name == "search_a_b-" + "c" * 53
 
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])

@@ -119,14 +119,14 @@ async def test_over_mcp(project: Project) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {"team", "on_from", "filters"} <= tools["search"].input_schema["properties"].keys()
 
-        async def found(**arguments: Any) -> Any:
+        async def searched(**arguments: Any) -> Any:
             result = await client.call_tool("search", {"query": "replaced", **arguments})
             return result.structured_content
 
-        content = await found(team="it", on_from="2025-01-01")
+        content = await searched(team="it", on_from="2025-01-01")
         assert [entry["uri"] for entry in content["results"]] == ["inline:laptops"]
-        assert (await found(team="it", filters={"year": 1}))["results"] == []
-        assert "did you mean 'it'; known: it, office" in (await found(team="itt"))["note"]
+        assert (await searched(team="it", filters={"year": 1}))["results"] == []
+        assert "did you mean 'it'; known: it, office" in (await searched(team="itt"))["note"]
 
 
 @pytest.mark.parametrize(
