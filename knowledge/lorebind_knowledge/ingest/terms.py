@@ -65,17 +65,17 @@ class TermsOfRun:
         sparse = self._sparse
         if sparse is None:
             return [None] * len(texts)
-        known = [text for text, language in texts if self._knows(language)]
+        readable = [text for text, language in texts if self._knows(language)]
         self._unknown.update(language for _, language in texts if not self._knows(language))
         async with self._calls:
             if self._stopped:
                 raise asyncio.CancelledError
             try:
-                embedded, *_ = await self._kb.catalog.embeddings.embed_sparse(sparse, known)
+                embedded, *_ = await self._kb.catalog.embeddings.embed_sparse(sparse, readable)
             except (LorebindError, asyncio.CancelledError):
                 self._stopped = True
                 raise
-        self.count += len(known)
+        self.count += len(readable)
         vectors = iter(embedded)
         return [next(vectors) if self._knows(lang) else no_terms() for _, lang in texts]
 

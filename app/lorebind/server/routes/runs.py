@@ -175,11 +175,11 @@ async def list_runs(
     progress = {run.run_id: await _progress(kb, run) for run in rows if run.finished_at is None}
 
     def data(run: RequestedRun) -> dict[str, Any]:
-        shown = _run_data(run, progress.get(run.run_id))
-        if brief and (report := shown["report"]):
+        data = _run_data(run, progress.get(run.run_id))
+        if brief and (report := data["report"]):
             counts = {key: value for key, value in report.items() if key not in _NAMES}
-            shown["report"] = counts | {key: [] for key in ("failures", "sources", "without_text")}
-        return shown
+            data["report"] = counts | {key: [] for key in ("failures", "sources", "without_text")}
+        return data
 
     return paging.page_of(rows, start, RequestedRuns.key, data)
 

@@ -103,13 +103,13 @@ class Listing:
                 continue
             walks.append((f"{folder}/" if folder else "", self._walk(folder, sought, notices)))
         walks.sort(key=lambda walk: walk[0])
-        found = [
+        parts = [
             self._found(walk, by_folder[folder.removesuffix("/")], by_folder, matched)
             for folder, walk in walks
         ]
-        together: Iterable[Entry] = chain.from_iterable(found)
+        together: Iterable[Entry] = chain.from_iterable(parts)
         if any(inner.startswith(outer) for (outer, _), (inner, _) in pairwise(walks)):
-            together = merge(*found, key=_name)  # the same folders are listed several times
+            together = merge(*parts, key=_name)  # the same folders are listed several times
         above = "/"  # no name begins with it
         if named:
             together = merge([named[name] for name in sorted(named)], together, key=_name)
