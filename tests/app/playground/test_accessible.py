@@ -50,18 +50,19 @@ def filled(shop: Process) -> Iterator[Process]:
     return shop
 
 
-@pytest.mark.parametrize(
-    ("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 375), ("dark", 2560)]
-)
-def test_every_view(filled: Process, browser: Any, axe: Any, scheme: str, width: int) -> None:
+@pytest.mark.parametrize(("scheme", "widths"), [("light", (2560, 375)), ("dark", (640, 1280))])
+def test_every_view(
+    filled: Process, browser: Any, axe: Any, scheme: str, widths: tuple[int, int]
+) -> None:
     with watched(browser, filled.url, color_scheme=scheme) as page:
-        page.set_viewport_size({"width": width, "height": 900})
         for view in VIEWS:
             page.goto("about:blank")
             page.goto(f"{filled.url}/playground#/{view.replace('QUESTION', QUESTION)}")
             page.locator("main h1").wait_for()
             page.wait_for_load_state("networkidle")
+            for width in widths:
+                page.set_viewport_size({"width": width, "height": 900})
+                wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+                assert wide <= 0, f"{view} scrolls sideways at {width} px"
             violations = axe.run(page, options=RULES).response["violations"]
             assert not violations, f"{view}: {json.dumps(violations, indent=1)[:3000]}"
-            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            assert wide <= 0, f"{view} scrolls sideways"

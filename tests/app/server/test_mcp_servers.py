@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,22 @@ from lorebind_config.errors import MissingVariableError
 from lorebind_config.trust import demands_of
 from tests.bindings.helpers import PARTS, Agentic, write
 
+from ..forked_python import ForkedPython
 from ..test_agent_tools import FACES, Streaming, ask, call, calling, results
 from .conftest import serving, write_project
 from .tool_server import NAMES
 
 SERVER = Path(__file__).with_name("tool_server.py")
 COMMAND = {"command": sys.executable, "args": ["server.py"]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forked_servers() -> Iterator[None]:
+    """Fork the servers, because importing their libraries takes most of the time of a test."""
+    python = ForkedPython("-W", "error", libraries=("mcp.server.lowlevel", "mcp.server.stdio"))
+    COMMAND["command"] = str(python.commands / "python")
+    yield
+    python.close()
 
 
 def project(folder: Path, *servers: dict[str, Any], env: str = "KEY=zebra\n") -> Project:
@@ -103,7 +114,7 @@ def test_chosen_tools(tmp_path: Path) -> None:
     [
         ({"command": "no-such-program"}, r"no-such-program cannot be used: .*No such file"),
         ({"args": ["server.py", "crash"]}, r"its last lines: the key \[secret\] is wrong"),
-        ({"args": ["server.py", "hang"]}, "no answer within 3 s"),
+        ({"args": ["server.py", "hang"]}, "no answer within 1 s"),
         ({"args": ["server.py", "many"]}, "206 tools, and chat models accept 128; name those"),
         ({"tools": ["ecko"]}, "has no tool 'ecko'; did you mean 'echo'"),
         ({"env": {"KEY": "{{ .env.OTHER_KEY }}"}}, "OTHER_KEY is not set"),
@@ -114,7 +125,7 @@ def test_a_server_that_cannot_be_used(
 ) -> None:
     """The error says where it is declared, and what the command has said, without secrets."""
     if "no answer" in reason:
-        monkeypatch.setattr(mcp_servers, "_OPEN_SECONDS", 3)
+        monkeypatch.setattr(mcp_servers, "_OPEN_SECONDS", 1)
     declared = {**COMMAND, "env": {"KEY": "{{ .env.KEY }}"}, **settings}
     with (
         project(tmp_path, declared) as shop,
