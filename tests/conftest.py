@@ -135,3 +135,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
                         terminalreporter.write_line(line)
     if exitstatus == pytest.ExitCode.OK:
         shutil.rmtree(config.rootpath / ".torture", ignore_errors=True)
+
+
+@pytest.fixture
+def without_ocr(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave pages without text as they are, as if the extra `ocr` was not installed."""
+    from lorebind_knowledge.ingest import scans
+
+    monkeypatch.setattr(scans, "can_recognize", lambda: False)

@@ -202,6 +202,7 @@ class KnowledgeHandle:
             kb=kb,
             sources=sources,
             declared=dict(zip(keys, declaration.sources, strict=True)),
+            root=environment.root,
             chunker=make_chunker(
                 declaration.chunking,
                 partial(kb.catalog.embeddings.vectors, kb.embedder)

@@ -42,6 +42,8 @@ class Span:
     """The page on which the passage begins, from 1, if the format has pages."""
     page_end: int | None = None
     """The page on which the passage ends, if it is another one."""
+    scanned: bool | None = None
+    """Whether OCR has recognized the text of any of these pages; it may have errors."""
     locator: str | None = None
     """Other locations for citations: `slide 4`, `cells 2-4`, `sheet Prices, rows 2-40`, and
     the headings above the passage, `Chapter 4 › Ownership`."""

@@ -149,7 +149,8 @@ def named_place(metadata: Mapping[str, Any]) -> str:
     # LangChain's loaders count pages from 0; `page_label` is the number printed on the page.
     if (page := metadata.get("page_label") or metadata.get("page")) is not None:
         last = metadata.get("page_end")
-        return f"page {page}" if last is None else f"pages {page}-{last}"
+        scanned = " (scanned)" if metadata.get("scanned") is True else ""
+        return f"page {page}{scanned}" if last is None else f"pages {page}-{last}{scanned}"
     if (locator := metadata.get("locator")) is not None:
         return str(locator)
     if (time := metadata.get("time_start")) is not None:

@@ -256,7 +256,7 @@ def torn(document: bytes) -> bytes:
     return packed.getvalue()
 
 
-PICTURE = Answer(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", {"Content-Type": "image/png"})
+PICTURE = Answer(b"GIF89a\0\0\0\rIHDR", {"Content-Type": "image/gif"})
 
 FAILURES: dict[str, tuple[Callable[[World], str], str]] = {
     "vanished folder": (vanished_folder, "no .*file"),
@@ -276,7 +276,7 @@ FAILURES: dict[str, tuple[Callable[[World], str], str]] = {
     "link to outside": (link_to_outside, "outside the project folder"),
     "folder linked outside": (linked_folder_to_outside, "outside the project folder|no .*file"),
     "changing file": (changing_file, "changed while it was read"),
-    "unknown document": (page(PICTURE), "image/png|binary"),
+    "unknown document": (page(PICTURE), "image/gif|binary"),
     "binary text": (content("files/a.txt", b"caf\0\xe9"), "binary"),
     "encrypted PDF": (content("files/b.pdf", LOCKED), "is encrypted"),
     "broken PDF": (content("files/b.pdf", b"%PDF-1.4 torn"), "a broken PDF"),

@@ -143,6 +143,7 @@ def test_it_is_removed(ready_cli: Cli) -> None:
         "catalog_documents": 1,
         "catalog_added": 0,
         "catalog_excluded": 0,
+        "catalog_recognized": 0,
         "catalog_runs": 1,
         "catalog_versions": 1,
         "catalog_chunks": 1,

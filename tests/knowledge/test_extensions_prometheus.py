@@ -89,6 +89,7 @@ async def test_what_is_counted(tmp_path: Path, registry: CollectorRegistry) -> N
     }
 
 
+@pytest.mark.usefixtures("without_ocr")
 async def test_parts_without_text(bench: Bench, registry: CollectorRegistry) -> None:
     """Pages without text count when an ingest reads their document."""
     bench.change(events=Events([Prometheus(registry)]))

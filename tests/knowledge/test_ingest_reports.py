@@ -192,6 +192,7 @@ async def test_documents_without_text(bench: Bench) -> None:
     assert (await bench.plan()).without_text == (await bench.ingest()).without_text == []
 
 
+@pytest.mark.usefixtures("without_ocr")
 async def test_pages_without_text(bench: Bench) -> None:
     """Every plan and report counts the pages without text, also of unchanged documents."""
     fill(bench, 1)
@@ -210,6 +211,7 @@ async def test_pages_without_text(bench: Bench) -> None:
     assert (await bench.ingest()).textless_pages == (await bench.plan()).textless_pages == {}
 
 
+@pytest.mark.usefixtures("without_ocr")
 async def test_parts_without_text(bench: Bench) -> None:
     """A source decides about parts without text; a change of mind needs no other setting."""
 

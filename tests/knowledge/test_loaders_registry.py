@@ -64,7 +64,7 @@ def test_choice(data: bytes, uri: str, media_type: str, format: str) -> None:  #
         (b"x", "a.xyz", "", r"a.xyz: no loader for .xyz; known: .*\.csv, \.docx, .*\.vtt"),
         (b"x", "a.doc", "", r"convert .doc files to .docx, .*: soffice .* docx FILE$"),
         (b"x", "README", "", r"no loader for a file without extension"),
-        (b"x", "a.png", "image/png", r"no loader for .png of type image/png"),
+        (b"x", "a.gif", "image/gif", r"no loader for .gif of type image/gif"),
         (b"x", "https://example.com/a?b=c.md", "", r"a file without extension"),
         (archive("a.txt"), "a.txt", "", r"is a ZIP archive that is broken, .*; save .* unpack it$"),
         (b"PK\x03\x04 broken", "a.docx", "", r"is a ZIP archive that is broken, or is not a .docx"),

@@ -280,7 +280,7 @@ def test_the_setting_with_which_a_skipped_file_is_read(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "LICENSE", "build/b.md", "c.log", "d.bin", ".e.md", ".env", ".notes/f")
     write(tmp_path, "node_modules/g.md", "shelf/h.md")
     write(tmp_path, ".gitignore", text="build/\n*.log\n*.bin\n")
-    (tmp_path / "i.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    (tmp_path / "i.gif").write_bytes(b"GIF89a\0\0\0\rIHDR")
     (tmp_path / "j.odt").write_bytes(b"PK\x03\x04\x14\0")
     (tmp_path / "latin.zzz").write_bytes("Grüße aus Köln, schöne Tage".encode("latin-1"))
     (tmp_path / "long").write_bytes("ä".encode() * 4001)
@@ -290,7 +290,7 @@ def test_the_setting_with_which_a_skipped_file_is_read(tmp_path: Path) -> None:
         "LICENSE": "as_text",
         "latin.zzz": "as_text",
         "long": "as_text",
-        "i.png": "",
+        "i.gif": "",
         "j.odt": "",
         "build/": "respect_gitignore",
         "c.log": "respect_gitignore",

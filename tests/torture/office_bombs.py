@@ -29,11 +29,11 @@ def _pdf(objects: Sequence[bytes]) -> bytes:
     return bytes(written) + end.encode()
 
 
-def _stream(data: bytes, entries: str = "") -> bytes:
+def stream(data: bytes, entries: str = "") -> bytes:
     return b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(data), entries.encode(), data)
 
 
-def _one_page(resources: str, content: bytes, further: Sequence[bytes] = ()) -> bytes:
+def one_page(resources: str, content: bytes, further: Sequence[bytes] = ()) -> bytes:
     """Return a page with these resources and content stream; `further` are objects from 6 on."""
     return _pdf(
         [
@@ -58,8 +58,8 @@ def pdf_nested_forms(
         content = leaf if last else b"/X Do " * times
         inner = "/Font << /F1 5 0 R >>" if last else f"/XObject << /X {7 + number} 0 R >>"
         about = f"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << {inner} >>"
-        forms.append(_stream(content, about))
-    return _one_page("/XObject << /X 6 0 R >>", _stream(b"/X Do " * times), forms)
+        forms.append(stream(content, about))
+    return one_page("/XObject << /X 6 0 R >>", stream(b"/X Do " * times), forms)
 
 
 def _deflated(piece: bytes, times: int) -> bytes:
@@ -75,19 +75,19 @@ def pdf_deflated(size: int, times: int = 1) -> bytes:
     data = _deflated(b"BT /F1 1 Tf " + b"(x) Tj " * (MIB // 7) + b"ET ", size // MIB)
     for _ in range(times - 1):
         data = zlib.compress(data, 9)
-    return _one_page("", _stream(data, f"/Filter [{' '.join(['/FlateDecode'] * times)}]"))
+    return one_page("", stream(data, f"/Filter [{' '.join(['/FlateDecode'] * times)}]"))
 
 
 def pdf_deflated_blanks(size: int) -> bytes:
     """Return blanks that are deflated twice: a few kilobytes for gigabytes."""
     data = zlib.compress(_deflated(b" " * MIB, size // MIB), 9)
-    return _one_page("", _stream(data, "/Filter [/FlateDecode /FlateDecode]"))
+    return one_page("", stream(data, "/Filter [/FlateDecode /FlateDecode]"))
 
 
 def pdf_long_array(count: int) -> bytes:
     """Return a page with one operand that is an array of very many arrays."""
     data = _deflated(b"[" + b"[]" * MIB, count // MIB)
-    return _one_page("", _stream(data, "/Filter /FlateDecode"))
+    return one_page("", stream(data, "/Filter /FlateDecode"))
 
 
 def pdf_object_stream(count: int) -> bytes:

@@ -96,7 +96,7 @@ def _ingest(project: Project, kb: KnowledgeBase, output: Output) -> IngestReport
     from_folder = project.config.file is None
     if from_folder and output is Output.table:
         _say_what_is_faster(plan)
-    if from_folder and not plan.chunks["total"]:
+    if from_folder and not (plan.chunks["total"] or plan.pages_to_recognize):
         reasons = [source.reason for source in plan.sources if source.status == "failed"]
         reasons += dict.fromkeys(failure.reason for failure in plan.failures)
         reasons += [without_text(plan)] if plan.without_text else []

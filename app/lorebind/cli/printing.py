@@ -104,6 +104,8 @@ def plan_line(plan: IngestPlan) -> str:
     """Summarize an ingest plan in one line."""
     documents = plan.documents
     total = sum(documents.values()) - documents["removed"]
+    pages = plan.pages_to_recognize
+    scanned = counted(pages, "scanned page")
     changes = ", ".join(
         f"{documents[name]} {word}"
         for name, word in (
@@ -120,6 +122,7 @@ def plan_line(plan: IngestPlan) -> str:
         f"{counted(plan.chunks['total'], 'chunk')}, {plan.texts_to_embed} to embed, "
         f"{plan.cache_hits} cached"
         f"{f', terms for {plan.terms_to_add}' if plan.terms_to_add else ''}"
+        f"{f', {scanned} to recognize' if pages else ''}"
     )
 
 
@@ -181,11 +184,14 @@ def print_without_text(result: IngestPlan | IngestReport) -> None:
             total.update(parts)
         names = [
             f"{uri} ({parts_in_words(parts) if len(total) > 1 else sum(parts.values())})"
-            for uri, parts in documents.items()
+            for uri, parts in sorted(documents.items())
         ]
+        advice = "; to make their content searchable, recognize the text (OCR)"
+        if getattr(result, "pages_to_recognize", 0):
+            advice = "; the ingest recognizes the text of scanned pages"
         print_line(
             f"note: {parts_in_words(total)} of {counted(len(documents), 'document')} without text: "
-            f"{_first_of(names)}; to make their content searchable, recognize the text (OCR)"
+            f"{_first_of(names)}{advice}"
         )
 
 

@@ -27,16 +27,19 @@ _WRITES = "it would write files of the server"
 _RUNS = "it would run code of the server"
 _LOADS = "it would load any model of the hub"
 
+_OF_SOURCES = "max_bytes max_scan_bytes metadata on_textless_pages ocr"
+
 ALLOWED: Mapping[str, str] = {
     "KnowledgeBaseDeclaration": "id description embedder sparse vector_db ingest sources language"
     " chunking preprocess retrieval metadata weak_below keep",
-    "InlineSource": "type documents max_bytes metadata on_textless_pages",
+    "InlineSource": f"type documents {_OF_SOURCES}",
     "SourceMetadata": "static from_path from_document types text_columns metadata_columns"
     " metadata_keys",
     "InlineDocument": "id text metadata",
-    "UrlSource": "type url urls fetch max_bytes metadata on_textless_pages",
-    "MediaTranscriptSource": "type url urls fetch max_bytes metadata on_textless_pages provider"
-    " video_id languages verify",
+    "UrlSource": f"type url urls fetch {_OF_SOURCES}",
+    "MediaTranscriptSource": f"type url urls fetch {_OF_SOURCES} provider video_id languages"
+    " verify",
+    "OcrSettings": "when max_pages",
     "FetchConfig": "timeout_seconds max_redirects",
     "ChunkingDeclaration": "strategy unit size overlap language semantic",
     "SemanticDeclaration": "breakpoints threshold structural_weight window min_tokens max_tokens",
@@ -64,6 +67,7 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     "MediaTranscriptSource": dict.fromkeys(
         ("path", "paths", "exclude", "respect_gitignore"), _READS
     ),
+    "OcrSettings": {"model": _READS},
     "FetchConfig": {
         "allow": "it would reach private networks",
         "headers": "it would send them to any address",

@@ -12,7 +12,7 @@ from starlette.datastructures import UploadFile
 
 from lorebind.server.bodies import MOST_VALUES, Body, has_too_many_values, unstorable, validated
 from lorebind.server.problems import ProblemError, problem_of
-from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
+from lorebind_config.document_sizes import DEFAULT_MAX_BYTES
 from lorebind_config.errors import UsageError
 from lorebind_knowledge.documents.changing import LONGEST_ID, read_document
 

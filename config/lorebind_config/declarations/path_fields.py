@@ -9,7 +9,7 @@ from lorebind_config.declarations.base import refused
 
 RESERVED_NAMES = (
     *("uri", "kb_id", "heading", "start", "end", "line_start", "line_end"),
-    *("page", "page_end", "locator", "time_start", "time_end"),
+    *("page", "page_end", "scanned", "locator", "time_start", "time_end"),
 )
 """Names in the metadata of passages whose values are the place of the passage."""
 

@@ -1,13 +1,27 @@
 """`sources:` the locations of documents, and `loading:` the limits of reading them."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from lorebind_config.declarations.base import Declaration, Matching, Settings, refused
+from lorebind_config.declarations.base import (
+    OUTSIDE,
+    Declaration,
+    Matching,
+    Settings,
+    Wants,
+    refused,
+)
 from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.path_fields import checked_pattern, refuse_reserved
 from lorebind_config.declarations.values import MetadataMap
+from lorebind_config.document_sizes import (
+    DEFAULT_MAX_BYTES,
+    DEFAULT_MAX_SCAN_BYTES,
+    MEGABYTE,
+    SizeLimit,
+)
 
 _SIZE = r"^([1-9][0-9]{0,5}) ?(MiB|GiB)$"
 _MEBIBYTES = {"MiB": 1, "GiB": 1024}
@@ -60,10 +74,6 @@ class LoadingDeclaration(Declaration):
         description="Number of processes that read documents at the same time. By default one per "
         "processor, at most 8. With 0, documents are read in the main process, without limits.",
     )
-
-
-MEGABYTE = 1024 * 1024
-DEFAULT_MAX_BYTES = 4 * MEGABYTE
 
 
 def _without_reserved(values: dict[str, Any]) -> dict[str, Any]:
@@ -142,6 +152,39 @@ class SourceMetadata(Settings):
         return bool(self.from_document or self.types or any(columns))
 
 
+class OcrSettings(Settings):
+    """How the text of scanned pages and images is recognized; needs the extra `ocr`."""
+
+    label: ClassVar[str] = "ocr of a source"
+
+    when: Literal["textless", "always", "never"] = Field(
+        "textless",
+        description="`textless` recognizes pages without text, `always` replaces the text of every "
+        "page, `never` reads no pages and no images.",
+    )
+    max_pages: int = Field(
+        100,
+        ge=1,
+        le=5_000,
+        description="Maximum number of pages to recognize in one document. A page takes some "
+        "seconds. Further pages count as pages without text.",
+    )
+    model: str | None = Field(
+        None,
+        min_length=1,
+        description="A folder with other ONNX models of PP-OCR, relative to the project folder: a "
+        "file `*rec*.onnx`, and perhaps `*det*.onnx`, `*cls*.onnx` and the characters in a "
+        "`*.txt`. Nothing is downloaded.",
+    )
+
+    @property
+    def is_off(self) -> bool:
+        return self.when == "never"
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        yield "model", "read", OUTSIDE
+
+
 class SourceBase(Declaration):
     """The base of all source declarations, including those of plugins."""
 
@@ -157,6 +200,18 @@ class SourceBase(Declaration):
         description="Maximum size of one document in bytes; a larger document fails. By default "
         "4 MiB.",
     )
+    max_scan_bytes: int = Field(
+        DEFAULT_MAX_SCAN_BYTES,
+        ge=1,
+        le=1024 * MEGABYTE,
+        description="Maximum size of a PDF or an image in bytes, if it is more than `max_bytes`. "
+        "By default 32 MiB.",
+    )
+    ocr: OcrSettings | None = Field(
+        None,
+        description="How the text of scanned pages and images is recognized. By default, pages "
+        "without text are recognized if the extra `ocr` is installed.",
+    )
     on_textless_pages: Literal["warn", "fail", "ignore"] = Field(
         "warn",
         description="Decides about documents in which pages, slides, sheets, chapters, cells or "
@@ -166,6 +221,10 @@ class SourceBase(Declaration):
     metadata: SourceMetadata | None = Field(
         None, description="Values added to the metadata of its passages, to filter by."
     )
+
+    @property
+    def size_limit(self) -> SizeLimit:
+        return SizeLimit(self.max_bytes, self.max_scan_bytes)
 
     @property
     def names(self) -> list[str] | None:

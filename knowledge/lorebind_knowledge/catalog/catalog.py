@@ -17,6 +17,7 @@ from lorebind_knowledge.catalog.call_rates import CallRates
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.excluded import ExcludedDocuments
 from lorebind_knowledge.catalog.ledger import Ledger
+from lorebind_knowledge.catalog.recognized import RecognizedPages
 from lorebind_knowledge.catalog.runs import Runs
 from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.databases import EmbeddedDatabase
@@ -68,6 +69,7 @@ class Catalog:
         self.runs = Runs(self._database)
         self.added = AddedDocuments(self._database)
         self.excluded = ExcludedDocuments(self._database)
+        self.recognized = RecognizedPages(self._database)
         self.embeddings = EmbeddingCache(self._database, cache_bytes)
         self.call_rates = CallRates(postgres) if postgres is not None else None
         """The limits of embedders for all processes together; None if they have no database."""

@@ -79,6 +79,13 @@ STATEMENTS = (
   uri [name] not null,
   primary key (tenant, project, scope, kb, uri)
 )""",
+    # The text that OCR recognized in pages of documents, so that each page is read once.
+    f"""create table if not exists catalog_recognized ({_OWNERS},
+  uri [name] not null,
+  page varchar not null, -- SHA-256 over its picture and the models
+  text text not null,
+  primary key (tenant, project, scope, kb, uri, page)
+)""",
     """create table if not exists catalog_leases (
   name varchar primary key,
   number bigint not null,

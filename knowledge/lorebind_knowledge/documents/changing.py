@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
+from lorebind_config.document_sizes import DEFAULT_MAX_BYTES
 from lorebind_config.errors import UsageError, did_you_mean
 from lorebind_config.namespace import ADDED_SCHEME, digest, free_name
 from lorebind_knowledge.catalog.added import AddedDocument

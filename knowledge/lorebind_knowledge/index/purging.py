@@ -40,6 +40,7 @@ def delete_all(index: Index, lease: Lease, sharing: Sequence[Index] = ()) -> Non
             index.drop(lease, entry)
     catalog.added.clear(namespace)
     catalog.excluded.clear(namespace)
+    catalog.recognized.clear(namespace)
     catalog.ledger.forget_runs(lease)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.declarations.sources import SourceBase
+from lorebind_config.document_sizes import IMAGES
 from lorebind_config.errors import SourceError
 from lorebind_config.languages import AUTO
 from lorebind_config.namespace import ADDED_SCHEME
@@ -56,6 +58,10 @@ class Corpus:
     """Whether tables of PDF are read as rows, see `PdfDeclaration`."""
     declared: Mapping[str, SourceBase] = field(default_factory=dict)
     """The declarations of sources, by the key of the source."""
+    root: Path = Path()
+    """The project folder, to which paths in these declarations are relative."""
+    unrecognized: list[str] = field(default_factory=list)
+    """Collects notices about pages whose text is not recognized."""
     loading: Loading = field(default_factory=Loading)
     """The limits on reading one document."""
     large_chunks: bool = False
@@ -68,7 +74,7 @@ class Corpus:
     @property
     def notices(self) -> list[str]:
         """The notices about the documents that were chunked."""
-        return [*self.chunker.notices, *self.omissions.notices]
+        return [*self.chunker.notices, *self.omissions.notices, *self.unrecognized]
 
     def settings_of(self, source: str) -> SourceBase:
         """Return the settings of a source by its key: the defaults for added documents."""
@@ -106,12 +112,20 @@ def enumerate_corpus(corpus: Corpus, added: Collection[str] | None = None) -> En
         enumeration = enumerate_sources([source])
         enumeration.keep_only(added)
         return enumeration
+    without_images = {
+        key for key, declared in corpus.declared.items() if declared.ocr and declared.ocr.is_off
+    }
     # Without added documents, reports omit their source.
-    return enumerate_sources([*corpus.sources, *([source] if source.items() else [])])
+    sources = [*corpus.sources, *([source] if source.items() else [])]
+    return enumerate_sources(sources, without_images)
 
 
-def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
+def enumerate_sources(
+    sources: Iterable[Source], without_images: Collection[str] = ()
+) -> Enumeration:
     """List every source. A failed source is reported, and the others are listed.
+
+    Images are skipped in the sources whose keys are among `without_images`.
 
     Only documents that were added by hand have uris that begin with `added:`. A file of such a name
     is listed as `./added:NAME`.
@@ -121,7 +135,8 @@ def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
         skipped: list[Skipped] = []
         unlisted: list[Unlisted] = []
         try:
-            count = result.add(source, _documents(source, skipped, unlisted))
+            images = source.key not in without_images
+            count = result.add(source, _documents(source, skipped, unlisted, images=images))
             if not count and (skipped or unlisted):
                 raise SourceError(_nothing(skipped, unlisted))
         except SourceError as error:
@@ -134,7 +149,7 @@ def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
 
 
 def _documents(
-    source: Source, skipped: list[Skipped], unlisted: list[Unlisted]
+    source: Source, skipped: list[Skipped], unlisted: list[Unlisted], *, images: bool
 ) -> Iterator[SourceItem]:
     """Yield the items of documents to read, and collect the others."""
     for item in source.items():
@@ -144,7 +159,7 @@ def _documents(
             unlisted.append(Unlisted(item.uri, item.unlisted))
         elif item.skipped:
             skipped.append(Skipped(item.uri, item.skipped, _setting(item)))
-        elif _is_readable(item):
+        elif _is_readable(item, images=images):
             yield item
         else:
             setting = item.setting if _is_text(item) else ""
@@ -165,8 +180,10 @@ def _setting(item: SourceItem) -> str:
     return item.setting if is_folder or can_load(item.uri, lambda size: b"") else ""
 
 
-def _is_readable(item: SourceItem) -> bool:
+def _is_readable(item: SourceItem, *, images: bool) -> bool:
     """Return whether a loader reads the item, or its source was told to read it."""
+    if not images and ending_of(item.uri) in IMAGES:
+        return False
     try:
         return item.peek is None or can_load(item.uri, item.peek)
     except SourceError:  # reading the document will raise it again

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from concurrent.futures import Future
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import replace
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -22,13 +22,14 @@ from lorebind_knowledge.ingest.metadata import (
     signed_metadata,
 )
 from lorebind_knowledge.ingest.prepared import PreparedDocument
+from lorebind_knowledge.ingest.scans import SCANNED, Scans
+from lorebind_knowledge.ingest.textless import check_text
 from lorebind_knowledge.loaders.base import (
     declared_title,
-    parts_in_words,
-    ranges,
     suffix_of,
     title_of,
 )
+from lorebind_knowledge.loaders.formats import format_named
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import (
     begin_load,
@@ -90,8 +91,16 @@ async def prepare_documents(
     the same object as `planned`. `entries` are all documents of the index, sorted by uri.
     """
     listed = enumeration.compared(entries)
-    with Readers(corpus.loading.limits) as readers:
-        preparer = _Preparer(corpus, readers, enumeration, keep_in, planned)
+    with ExitStack() as stack:
+        readers = stack.enter_context(Readers(corpus.loading.limits))
+        scans = Scans(corpus, readers, plans=keep_in is not None)
+        preparer = _Preparer(corpus, readers, scans, enumeration, keep_in, planned)
+
+        def stop() -> None:
+            readers.stop()
+            scans.stop()
+
+        stack.callback(scans.stop)
         while True:
             unchanged, some = await call(preparer.take, listed, at_once)
             if not (unchanged or some):
@@ -101,7 +110,7 @@ async def prepare_documents(
             fetching = (reading for reading in some if reading.is_remote)
             preparer.fetched = dict(await asyncio.gather(*map(preparer.fetch, fetching)))
             while some:
-                prepared = await _stopping(readers.stop, call(preparer.prepare, some))
+                prepared = await _stopping(stop, call(preparer.prepare, some))
                 some = some[len(prepared) :]
                 yield prepared
 
@@ -135,13 +144,14 @@ class _Preparer:
         self,
         corpus: Corpus,
         readers: Readers,
+        scans: Scans,
         enumeration: Enumeration,
         keep_in: PlannedDocuments | None,
         planned: PlannedDocuments | None,
     ) -> None:
         self._corpus = corpus
         self._keep_in, self._planned = keep_in, planned
-        self._readers = readers
+        self._readers, self._scans = readers, scans
         self._enumeration = enumeration
         self._shared_recipe = recipe_of(corpus)
         self._converters: dict[str, str] = {}
@@ -218,7 +228,7 @@ class _Preparer:
         """Return the stored version for the source to compare, or an empty text if unusable."""
         if entry is None or not self._is_accepted(entry, source):
             return ""
-        return entry.version if entry.recipe == self._recipe(entry.uri) else ""
+        return entry.version if entry.recipe == self._recipe(entry.uri, source) else ""
 
     def _is_accepted(self, entry: DocumentEntry, source: str) -> bool:
         """Return whether a document is ready, and still would be if it was read again."""
@@ -228,11 +238,11 @@ class _Preparer:
     def _on_textless(self, source: str) -> str:
         return self._corpus.settings_of(source).on_textless_pages
 
-    def _recipe(self, uri: str, content: Content | None = None) -> str:
+    def _recipe(self, uri: str, source: str, form: str | None = None) -> str:
         """Return the recipe of one document; for source code, with its language's chunking.
 
-        While its content is unknown, a document counts as HTML and as PDF, so that the source
-        returns the content again when the conversion of these changes.
+        While its format is unknown, a document counts as HTML and as PDF, so that the source
+        returns the content again when the conversion of these or the settings of OCR change.
         """
         steps = self._corpus.steps.versions(uri)
         key = (suffix_of(uri), *steps)
@@ -244,9 +254,12 @@ class _Preparer:
             more += steps
             recipe = digest(self._shared_recipe, *more) if any(more) else self._shared_recipe
             self._recipes[key] = recipe
-        for form, converter in self._converters.items():
-            if content is None or format_of(content.data, uri, content.media_type) == form:
+        for converted, converter in self._converters.items():
+            if form in (None, converted):
                 recipe = digest(recipe, converter)
+        may_be_scan = (format_named(key[0]) or None if form is None else form) in (None, *SCANNED)
+        if may_be_scan and (ocr := self._scans.fingerprint(source)):
+            recipe = digest(recipe, ocr)
         return recipe
 
     def _begin(self, document: _Document) -> PreparedDocument | _Reading:
@@ -285,9 +298,11 @@ class _Preparer:
                 f"{uri}: its source returned {type(content).__name__}, expected Content"
             )
         metadata = signed_metadata(content)
-        signature = digest(content.data, content.media_type, metadata, self._recipe(uri, content))
+        form = format_of(content.data, uri, content.media_type)
+        recipe = self._recipe(uri, source, form)
+        signature = digest(content.data, content.media_type, metadata, recipe)
         if entry and self._is_accepted(entry, source) and entry.signature == signature:
-            unchanged = self._unchanged(source, entry, content.version, self._recipe(uri))
+            unchanged = self._unchanged(source, entry, content.version, self._recipe(uri, source))
             return replace(unchanged, modified=content.modified)
         if (entry and entry.refused) or corpus.loading.exceeded:
             key = corpus.loading.key(uri, signature)
@@ -304,42 +319,52 @@ class _Preparer:
                 modified=content.modified,
                 entry=entry,
             )
-        loaded: LoadedDocument | Future[LoadedDocument] | None = read
-        if loaded is None:
-            kind, begin, html = content.media_type, self._readers.begin, corpus.html_extractor
+        loaded: LoadedDocument | Future[LoadedDocument]
+        if read is not None:
+            loaded = read
+        else:
+            begin: Callable[..., Future[LoadedDocument]] = self._readers.begin
+            kind, html = content.media_type, corpus.html_extractor
             tables, declared = corpus.pdf_tables, content.declared
             loaded = begin_load(
                 content.data, uri, kind, begin, html, tables=tables, declared=declared
             )
-        size, about = len(content.data), replace(content, data=b"")
+        size = len(content.data)
+        about = content if form in SCANNED else replace(content, data=b"")
         reading = _Reading(document, uri, signature, about, size, loaded)
         return reading if isinstance(loaded, Future) else self._finish(reading)
 
     def _finish(self, begun: PreparedDocument | _Reading) -> PreparedDocument:
         if isinstance(begun, PreparedDocument):
             return begun
-        corpus = self._corpus
+        corpus, source, unread = self._corpus, begun.document.source, 0
         try:
             document = begun.loaded
             if isinstance(document, Future):
                 document = document.result()
-            self._check_text(begun, document)
+                data = begun.content.data
+                document, unread = self._scans.complete(document, data, begun.uri, source)
+            if not unread:
+                was_recognized = bool(self._scans.fingerprint(source))
+                policy = self._on_textless(source)
+                check_text(begun.uri, document, policy, was_recognized=was_recognized)
         except DocumentLimitError as error:
             key = corpus.loading.key(begun.uri, begun.signature)
             corpus.loading.exceeded[key] = str(error)
             return _failed(begun.document, error, refused=key)
         except (SourceError, MissingDependencyError) as error:
             return _failed(begun.document, error)
-        if self._keep_in and corpus.chunker.estimates:
-            self._keep_in.keep(begun.uri, begun.signature, document, len(document.text))
+        keep_in = None if unread else self._keep_in  # an ingest has to read the rest
+        if keep_in and corpus.chunker.estimates:
+            keep_in.keep(begun.uri, begun.signature, document, len(document.text))
         try:
             prepared = self._chunked(begun, document)
         except (SourceError, MissingDependencyError) as error:
             return _failed(begun.document, error)
-        if self._keep_in and not corpus.chunker.estimates:
+        if keep_in and not corpus.chunker.estimates:
             size = sum(chunk.size for chunk in prepared.chunks)
-            self._keep_in.keep(begun.uri, begun.signature, prepared, size)
-        return prepared
+            keep_in.keep(begun.uri, begun.signature, prepared, size)
+        return replace(prepared, pages_to_recognize=unread) if unread else prepared
 
     def _chunked(self, begun: _Reading, document: LoadedDocument) -> PreparedDocument:
         """Return a document in chunks, after all that changes its text.
@@ -387,7 +412,7 @@ class _Preparer:
             signature=begun.signature,
             chunks=chunks,
             version=begun.content.version,
-            recipe=self._recipe(uri),
+            recipe=self._recipe(uri, begun.document.source),
             textless_parts=textless_parts,
             format=document.format,
             size=begun.size,
@@ -395,21 +420,6 @@ class _Preparer:
             reports_textless=self._on_textless(begun.document.source) != "ignore",
             entry=begun.document.entry,
         )
-
-    def _check_text(self, begun: _Reading, document: LoadedDocument) -> None:
-        """Raise SourceError if its source does not accept as many parts without text."""
-        policy, pages = self._on_textless(begun.document.source), document.textless_pages
-        if policy == "fail" and (parts := document.textless_parts):
-            which = f" (pages {ranges(pages)})" if pages else ""
-            raise SourceError(
-                f"{begun.uri}: without text: {parts_in_words(parts)}{which}; recognize the text "
-                "(OCR), or accept them with on_textless_pages: warn in its source"
-            )
-        if policy == "warn" and pages and not document.text.strip():
-            raise SourceError(
-                f"{begun.uri}: none of its {len(pages)} pages has text, only images; "
-                "recognize the text (OCR) and save it with a text layer"
-            )
 
     def _unchanged(
         self, source: str, entry: DocumentEntry, version: str, recipe: str
@@ -448,7 +458,7 @@ class _Reading(NamedTuple):
     uri: str
     signature: str
     content: Content
-    """The result of the source, without the bytes."""
+    """The result of the source; without the bytes, unless its pages can be drawn."""
     size: int
     """The number of bytes."""
     loaded: LoadedDocument | Future[LoadedDocument]

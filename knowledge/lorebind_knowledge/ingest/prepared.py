@@ -83,6 +83,8 @@ class PreparedDocument:
     """The number of its bytes."""
     modified: str = ""
     """See `Content.modified`."""
+    pages_to_recognize: int = 0
+    """In a plan: the number of pages that the ingest recognizes."""
     reports_textless: bool = True
     """Whether plans and reports count these parts, see `on_textless_pages` of sources."""
     refused: str = ""

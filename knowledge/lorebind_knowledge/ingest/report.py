@@ -94,6 +94,8 @@ class IngestPlan:
     cost: float | None = None
     """The cost in the currency of the embedder's `price_per_million_tokens`; None without one."""
     cache_hits: int = 0
+    pages_to_recognize: int = 0
+    """Number of pages whose text the ingest recognizes. Their chunks and tokens are not counted."""
     terms_to_add: int = 0
     """Number of passages in the index that have no terms of the sparse embedder yet."""
     failures: list[Failure] = field(default_factory=list)
@@ -177,6 +179,8 @@ def count_document(result: IngestPlan | IngestReport, document: PreparedDocument
     An unchanged document without text is reported again.
     """
     result.documents[document.action] += 1
+    if isinstance(result, IngestPlan):
+        result.pages_to_recognize += document.pages_to_recognize
     live = document.entry.chunk_count if document.entry else 0
     if document.action == "failed":
         failure = Failure(document.uri, document.reason, attempts_of(document))
@@ -186,7 +190,8 @@ def count_document(result: IngestPlan | IngestReport, document: PreparedDocument
     if document.action == "unchanged":
         result.chunks["unchanged"] += live
         result.chunks["total"] += live
-    if not (live if document.action == "unchanged" else document.chunks):
+    has_text = live if document.action == "unchanged" else document.chunks
+    if not (has_text or document.pages_to_recognize):  # an ingest may find text in it
         result.without_text.append(document.uri)
     if document.textless_parts and document.reports_textless:
         result.textless_parts[document.uri] = dict(document.textless_parts)

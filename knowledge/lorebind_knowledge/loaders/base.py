@@ -144,6 +144,8 @@ class LoadedDocument:
     """`author`, `created`, `modified` and `language`, as `properties_of` returns them."""
     body_end: int | None = None
     """End of the indexed part; None for the end of the text."""
+    scanned: frozenset[int] = frozenset()
+    """The pages whose text OCR has recognized."""
 
     @property
     def end(self) -> int:
@@ -278,7 +280,10 @@ class LoadedDocument:
         if first is None or final is None:
             return {}
         if first.kind == "page":
-            return {"page": first.name} | ({} if first is final else {"page_end": final.name})
+            page, last_page = int(first.name), int(final.name)
+            parts = {"page": page} | ({} if first is final else {"page_end": last_page})
+            scanned = not self.scanned.isdisjoint(range(page, last_page + 1))
+            return parts | ({"scanned": True} if scanned else {})
         return {"locator": joined_locator(self._locator(first, start), self._locator(final, last))}
 
     def _anchor_at(self, offset: int) -> Anchor | None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 from lorebind_config import plugins
+from lorebind_config.document_sizes import IMAGES
 from lorebind_config.errors import LorebindError, PluginError, SourceError
 from lorebind_knowledge.loaders.base import MAX_CHARACTERS, LoadedDocument
 from lorebind_knowledge.loaders.text import LANGUAGES
@@ -44,6 +46,22 @@ FORMATS = {name: form for form, names in _NAMES.items() for name in names.split(
 
 `text/plain` is not among them: it is also used for Markdown, CSV and others.
 """
+
+
+@functools.cache
+def can_recognize() -> bool:
+    """Return whether the extra `ocr` is installed."""
+    return find_spec("rapidocr") is not None
+
+
+def format_named(name: str) -> str:
+    """Return the format for a file extension or a media type; empty if it identifies none.
+
+    Images have one only where their text can be recognized.
+    """
+    return FORMATS.get(name) or ("image" if name in IMAGES and can_recognize() else "")
+
+
 SUPPORTED_SUFFIXES = tuple(sorted(name for name in FORMATS if name.startswith(".")))
 
 _MEMBERS = ("suffixes", "media_types", "load")
@@ -138,7 +156,7 @@ def load_plugged(data: bytes, uri: str, words: tuple[str, ...]) -> LoadedDocumen
 
 
 def _is_built_in(word: str) -> bool:
-    return word in FORMATS or word == "text/plain"
+    return bool(format_named(word)) or word == "text/plain"
 
 
 def _claim(word: str) -> tuple[plugins.PluginOffer, Any] | None:

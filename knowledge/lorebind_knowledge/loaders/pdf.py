@@ -6,7 +6,7 @@ import ctypes
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
@@ -77,20 +77,11 @@ def load_pdf(data: bytes, uri: str, read_page: ReadPage = _plain_page) -> Loaded
     Raises:
         SourceError: it is encrypted, broken or too long.
     """
-    import pypdfium2 as pdfium
-
-    with _PDFIUM:
-        try:
-            with closing(pdfium.PdfDocument(data)) as pdf:
-                pages = _pages(pdf, uri, read_page)
-                title = _title(pdf.get_metadata_value("Title")) or title_of(uri)
-                bookmarks = list(_bookmarks(pdf))
-                properties = _properties(pdf)
-        except pdfium.PdfiumError as error:
-            code = getattr(error, "err_code", None)
-            if code in (_PASSWORD, _SECURITY):
-                raise SourceError(f"{uri}: is encrypted; save it without a password") from error
-            raise SourceError(f"{uri}: a broken PDF: {error}") from error
+    with opened_pdf(data, uri) as pdf:
+        pages = _pages(pdf, uri, read_page)
+        title = _title(pdf.get_metadata_value("Title")) or title_of(uri)
+        bookmarks = list(_bookmarks(pdf))
+        properties = _properties(pdf)
     text = _BETWEEN_PAGES.join(page.text for page in pages)
     lengths = (len(page.text) + len(_BETWEEN_PAGES) for page in pages[:-1])
     starts = tuple(accumulate(lengths, initial=0))
@@ -105,6 +96,26 @@ def load_pdf(data: bytes, uri: str, read_page: ReadPage = _plain_page) -> Loaded
         tables=_tables(pages, starts),
         properties=properties,
     )
+
+
+@contextmanager
+def opened_pdf(data: bytes, uri: str) -> Iterator[Any]:
+    """Open a PDF as a `pypdfium2.PdfDocument`; PDFium's errors in the block become `SourceError`.
+
+    Raises:
+        SourceError: it is encrypted or broken.
+    """
+    import pypdfium2 as pdfium
+
+    with _PDFIUM:
+        try:
+            with closing(pdfium.PdfDocument(data)) as pdf:
+                yield pdf
+        except pdfium.PdfiumError as error:
+            code = getattr(error, "err_code", None)
+            if code in (_PASSWORD, _SECURITY):
+                raise SourceError(f"{uri}: is encrypted; save it without a password") from error
+            raise SourceError(f"{uri}: a broken PDF: {error}") from error
 
 
 def _pages(pdf: Any, uri: str, read_page: ReadPage) -> list[PageText]:

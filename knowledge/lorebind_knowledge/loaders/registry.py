@@ -6,17 +6,20 @@ import codecs
 import dataclasses
 import importlib.metadata
 import pkgutil
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from lorebind_config import plugins
+from lorebind_config.document_sizes import IMAGES
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import suffix_of
 from lorebind_knowledge.loaders.decoding import decode, known_charset
 from lorebind_knowledge.loaders.formats import (
-    FORMATS,
     SUPPORTED_SUFFIXES,
     broken_loaders,
+    can_recognize,
+    format_named,
     load_plugged,
     plugged_suffixes,
 )
@@ -54,6 +57,9 @@ _TEXT = {
 _WITH_FIELDS = ("csv", "json", "jsonl")
 """Those of formats with columns or keys, which a source can declare to be metadata."""
 _OLDER = (".doc", ".ppt", ".xls")
+
+_IMAGE = re.compile(rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff|II\*\0|MM\0\*|RIFF.{4}WEBP", re.DOTALL)
+"""The first bytes of PNG, JPEG, TIFF and WebP."""
 
 _LONGEST_PROLOGUE = 1024
 """Number of bytes in which to look for the first tag after an XML declaration."""
@@ -102,7 +108,7 @@ def can_load(uri: str, peek: Callable[[int | None], bytes]) -> bool:
             name does not decide.
     """
     suffix = suffix_of(uri)
-    if suffix in FORMATS or suffix in plugged_suffixes():
+    if format_named(suffix) or suffix in plugged_suffixes():
         return True
     head = peek(_LONGEST_PROLOGUE)
     if packages.is_archive(head):  # an archive's directory is at its end
@@ -135,7 +141,7 @@ def begin_load(
             return plugged
         if why := packages.why_unreadable(data):
             raise SourceError("; ".join([f"{uri}: {why}", *broken_loaders()]))
-    form = detected or FORMATS.get(media_type) or FORMATS.get(suffix)
+    form = detected or format_named(media_type) or format_named(suffix)
     if not form and media_type != "text/plain":
         raise _unknown(suffix, uri, media_type)
     form = form or "text"
@@ -183,7 +189,7 @@ def library_version(name: str) -> str:
 def format_of(data: bytes, uri: str, media_type: str) -> str:
     """Return the format that a document is read as, unless a plugin reads it; empty if unknown."""
     media_type, _, suffix = _names(uri, media_type)
-    return _by_content(data) or FORMATS.get(media_type) or FORMATS.get(suffix, "")
+    return _by_content(data) or format_named(media_type) or format_named(suffix)
 
 
 def _names(uri: str, media_type: str) -> tuple[str, str, str]:
@@ -199,6 +205,8 @@ def _by_content(data: bytes) -> str:
         head = data[: 2 * _LONGEST_PROLOGUE].decode("utf-16", "ignore").lstrip().encode()
     if head.startswith(b"%PDF-"):
         return "pdf"
+    if can_recognize() and _IMAGE.match(data):
+        return "image"
     if head.startswith(b"{\\rtf"):
         return "rtf"
     if package := packages.package_format(data):
@@ -236,7 +244,9 @@ def _unknown(suffix: str, uri: str, media_type: str) -> SourceError:
 
 
 def conversion_of(suffix: str) -> str:
-    """Return how to convert files of an older format of Microsoft Office; empty for others."""
+    """Return how to read files of an older format of Microsoft Office, or images; else empty."""
+    if suffix in IMAGES:
+        return "to read the text of images, run: pip install 'lorebind[ocr]'"
     if suffix not in _OLDER:
         return ""
     newer = f"{suffix}x"

@@ -51,6 +51,7 @@ _REQUIRED: Mapping[str, type | tuple[type, ...]] = {
 _OPTIONAL: Mapping[str, type | tuple[type, ...]] = {
     "page": int,
     "page_end": int,
+    "scanned": bool,
     "locator": str,
     "heading": str,
     "time_start": (int, float),

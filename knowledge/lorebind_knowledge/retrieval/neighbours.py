@@ -54,6 +54,8 @@ def _joined(match: DocumentMatch, chunks: Sequence[StoredChunk]) -> DocumentMatc
     span |= {key: last[key] for key in _LAST if key in last}
     if "page" in last and (page := last.get("page_end", last["page"])) != first.get("page"):
         span["page_end"] = page
+    if any(chunk.metadata.get("scanned") for chunk in chunks):
+        span["scanned"] = True
     locators = (str(chunk.metadata.get("locator", "")) for chunk in chunks)
     if locator := reduce(joined_locator, locators):
         span["locator"] = locator

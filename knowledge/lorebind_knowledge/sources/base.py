@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lorebind_config.document_sizes import is_scan
 from lorebind_config.errors import SourceError
 from lorebind_config.namespace import digest
 from lorebind_config.redaction import HIDDEN, is_secret_path
@@ -22,8 +23,9 @@ _UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 def too_large(name: str, limit: int) -> SourceError:
     """Return the error for a document of more than `limit` bytes."""
+    setting = "max_scan_bytes" if is_scan(name) else "max_bytes"
     return SourceError(
-        f"{name}: is larger than {_size(limit)}; the limit is max_bytes of its source"
+        f"{name}: is larger than {_size(limit)}; the limit is {setting} of its source"
     )
 
 
@@ -57,7 +59,14 @@ def media_type_of_text(name: str) -> str:
 
 
 _LONGEST_KEY = 200
-_NOT_NAMING = (("type",), ("max_bytes",), ("metadata",), ("on_textless_pages",))
+_NOT_NAMING = (
+    ("type",),
+    ("max_bytes",),
+    ("metadata",),
+    ("on_textless_pages",),
+    ("ocr",),
+    ("max_scan_bytes",),
+)
 """The settings of every source that are not part of its key: they do not select documents."""
 
 

@@ -104,7 +104,7 @@ class RemoteBucket:
         self._kind = getattr(module, self._system.kind)
         self._name = declaration.bucket.strip("/")
         self._written, self._settings, self._values = written, declaration.config, values
-        self._max_bytes = declaration.max_bytes
+        self._limit = declaration.size_limit
         self._opened: list[Any] = []
         """Holds the file system, which is created on first use."""
         self.address = f"{self._system.scheme}://{shown_name.strip('/')}"
@@ -164,11 +164,12 @@ class RemoteBucket:
         size, listed, modified = as_listed
         if listed and listed == version:
             return None
-        if size > self._max_bytes:
-            raise too_large(uri, self._max_bytes)
+        limit = self._limit.of(uri)
+        if size > limit:
+            raise too_large(uri, limit)
         with self._noting(outage, uri):
             # An empty object has no byte ranges.
-            data = self._bytes(path, self._max_bytes + 1) if size else b""
+            data = self._bytes(path, limit + 1) if size else b""
             # If the object changed after it was listed, it has no version and is read again next
             # time.
             info = self._files().info(path, **self._seconds_to_read()) if listed else {}
@@ -178,10 +179,10 @@ class RemoteBucket:
         return Content(data, version=version, modified=modified)
 
     def _peek(self, path: str, uri: str, there: int, outage: _Outage, size: int | None) -> bytes:
-        if not there or (size is None and there > self._max_bytes):
+        if not there or (size is None and there > self._limit.of(uri)):
             return b""
         with self._noting(outage, uri):
-            return self._bytes(path, self._max_bytes if size is None else size)
+            return self._bytes(path, self._limit.of(uri) if size is None else size)
 
     @contextmanager
     def _noting(self, outage: _Outage, uri: str) -> Iterator[None]:
@@ -200,7 +201,7 @@ class RemoteBucket:
         return data
 
     def _seconds_to_read(self) -> dict[str, float]:
-        seconds = _SECONDS_TO_READ + self._max_bytes / 1024**2
+        seconds = _SECONDS_TO_READ + max(self._limit) / 1024**2
         return {"timeout": seconds} if self._system.remote else {}
 
     def _message(self, error: Exception) -> str:
@@ -320,6 +321,7 @@ def make(declaration: CloudStorageSource, environment: SourceEnvironment) -> Buc
             ["**"],
             environment.root / filled.bucket,
             max_bytes=filled.max_bytes,
+            max_scan_bytes=filled.max_scan_bytes,
             respect_gitignore=False,
             all_folders=True,
             place="its bucket",

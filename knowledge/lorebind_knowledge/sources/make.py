@@ -140,7 +140,7 @@ class RedactingSource:
         self._is_plugins = is_plugins(declaration)
         self.key = environment.key if self._is_plugins else inner.key
         self._names = not declaration.declares_uris
-        self._max_bytes = declaration.max_bytes
+        self._limit = declaration.size_limit
         self._inner, self._environment = inner, environment
         self.notices: list[str] = []
         self._last: tuple[Any, bool] = (None, False)
@@ -204,8 +204,9 @@ class RedactingSource:
     def _redacted(self, content: Content | None, uri: str) -> Content | None:
         if content is None:
             return None
-        if len(content.data) > self._max_bytes:
-            raise too_large(uri, self._max_bytes)
+        limit = self._limit.of(uri, content.media_type)
+        if len(content.data) > limit:
+            raise too_large(uri, limit)
         if not content.metadata:
             return content
         return replace(content, metadata=self._redact_values(content.metadata))

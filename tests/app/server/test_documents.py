@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.knowledge.documents import pdf_bytes
+from tests.knowledge.documents import pptx_bytes
 
 from .conftest import problem, serving
 from .in_process import served
@@ -78,18 +78,17 @@ def test_a_file(api: httpx.Client) -> None:
     api.delete(where)
 
 
-def test_pages_without_text_are_counted(api: httpx.Client) -> None:
-    """A document, the list and the report have the number of pages without text."""
-    scan = pdf_bytes(["Gift cards never expire.", "", "", ""])
-    added = api.post(HERE, files={"file": ("cards.pdf", scan, "application/pdf")})
-    assert added.json()["textless_pages"] == 3
-    listed = {item["uri"]: item["textless_pages"] for item in api.get(HERE).json()["items"]}
-    assert listed.pop("added:cards.pdf") == 3
-    assert set(listed.values()) == {0}
+def test_parts_without_text_are_counted(api: httpx.Client) -> None:
+    """A document, the list and the report have the number of slides without text."""
+    slides = pptx_bytes(("Gift cards never expire.", ""), *[("", "")] * 3)
+    added = api.post(HERE, files={"file": ("cards.pptx", slides)})
+    parts = {"slide": 3}
+    assert (added.json()["textless_parts"], added.json()["textless_pages"]) == (parts, 0)
+    listed = {item["uri"]: item["textless_parts"] for item in api.get(HERE).json()["items"]}
+    assert listed.pop("added:cards.pptx") == parts
+    assert not any(listed.values())
     ingested = api.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"})
-    report = ingested.json()["report"]
-    assert report["textless_pages"] == {"added:cards.pdf": 3}
-    assert report["textless_parts"] == {"added:cards.pdf": {"page": 3}}
+    assert ingested.json()["report"]["textless_parts"] == {"added:cards.pptx": parts}
     api.delete(f"{HERE}/{added.json()['id']}")
 
 

@@ -31,7 +31,7 @@ from lorebind_knowledge.loaders.process.worker import LENGTHS, READY, loader_of,
 from lorebind_knowledge.plumbing.lanes import usable_processors
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.loaders.base import LoadedDocument
+    from lorebind_knowledge.loaders.process.worker import Read
 
 R = TypeVar("R")
 
@@ -108,8 +108,13 @@ class Readers:
     It is a context manager that ends its processes on exit, and is safe to share among threads.
     """
 
-    def __init__(self, limits: LoadingDeclaration) -> None:
-        self._limits = limits
+    def __init__(self, limits: LoadingDeclaration, *, fixed: bool = False) -> None:
+        """
+        Args:
+            limits: for each process and document.
+            fixed: whether no setting changes the limits, for messages.
+        """
+        self._limits, self._fixed = limits, fixed
         most = min(usable_processors(), _MOST_BY_DEFAULT)
         self.at_once = most if limits.processes is None else limits.processes
         """Number of documents to read at the same time; 0 to read them in this process."""
@@ -121,21 +126,27 @@ class Readers:
         self._help_from = 0.0
         """When a second process may be started; 0 before the first."""
 
-    def begin(self, form: str, data: bytes, uri: str) -> Future[LoadedDocument]:
-        """Start to read a document in one of `worker.FORMATS`.
+    def begin(self, form: str, data: bytes, uri: str, **options: Any) -> Future[Any]:
+        """Start to read a document in one of `worker.FORMATS`, or to draw pictures of its pages.
+
+        Args:
+            form: the format.
+            data: the whole document.
+            uri: its uri, for messages.
+            options: arguments of the loader; `pages` asks for pictures of these pages.
 
         Returns:
             A future of the document. Its `result` raises DocumentLimitError if a limit was
             exceeded, CancelledError if `stop` was called, and otherwise the loader's exceptions.
         """
         if not self.at_once:
-            read: Future[LoadedDocument] = Future()
+            read: Future[Any] = Future()
             try:
-                read.set_result(loader_of(form)(data, uri))
+                read.set_result(loader_of(form, options)(data, uri))
             except Exception as error:
                 read.set_exception(error)
             return read
-        return self._threads.submit(self._read, form, data, uri)
+        return self._threads.submit(self._read, form, data, uri, options)
 
     def stop(self) -> None:
         """End all processes, which cancels the documents being read."""
@@ -154,13 +165,13 @@ class Readers:
         self.stop()
         self._threads.shutdown(cancel_futures=True)
 
-    def _read(self, form: str, data: bytes, uri: str) -> LoadedDocument:
+    def _read(self, form: str, data: bytes, uri: str, options: dict[str, Any]) -> Read:
         process, is_new = self._take(uri)
         started = False
         try:
             process.start()
             started = True
-            about, text = process.ask(form, data, uri)
+            about, text = process.ask(form, data, uri, options)
         except _EndedError as ended:
             with self._lock:
                 self._all.discard(process)
@@ -174,9 +185,9 @@ class Readers:
             self._give_back(process, last=about.get("last", True))
             return self._answered(about, text, uri)
         # Something else may have killed an older process. Only for a new one it was the document.
-        return self._read(form, data, uri)
+        return self._read(form, data, uri, options)
 
-    def _answered(self, about: dict[str, Any], text: bytes, uri: str) -> LoadedDocument:
+    def _answered(self, about: dict[str, Any], text: bytes, uri: str) -> Read:
         match about.get("failure"):
             case None:
                 try:
@@ -237,8 +248,9 @@ class Readers:
         takes = f"takes {most}"
         if ended.how:
             takes = f"ends the process that reads it ({ended.how}), most likely because it {takes}"
+        until = "it" if self._fixed else f"it or loading.{name}"
         return DocumentLimitError(
-            f"{uri}: reading it {takes}; it is not read again until it or loading.{name} changes"
+            f"{uri}: reading it {takes}; it is not read again until {until} changes"
         )
 
 
@@ -308,13 +320,16 @@ class _Process:
             self._within(_SECONDS_TO_START, lambda: self._received(len(READY)))
             self._ready = True
 
-    def ask(self, form: str, data: bytes, uri: str) -> tuple[dict[str, Any], bytes]:
+    def ask(
+        self, form: str, data: bytes, uri: str, options: dict[str, Any]
+    ) -> tuple[dict[str, Any], bytes]:
         """Send a job and return its result; see `worker`.
 
         Raises:
             _EndedError: the process has ended without a result.
         """
         job = {"form": form, "uri": uri, "size": len(data), "seconds": self._max_seconds}
+        job["options"] = options
         head = json.dumps(job).encode() + b"\n"
         return self._within(self._max_seconds, lambda: self._answer(head, data))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import json
 import math
 import os
@@ -17,8 +18,9 @@ import pkgutil
 import signal
 import struct
 import sys
-from collections.abc import Callable, Iterator
-from typing import IO, Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import IO, Any, TypeAlias
 
 from lorebind_config.errors import MissingDependencyError, SourceError
 from lorebind_knowledge.loaders.base import Anchor, Cue, Heading, LoadedDocument, Table
@@ -44,17 +46,28 @@ _LOADERS = {
     "epub": "lorebind_knowledge.loaders.epub:load_epub",
     "rtf": "lorebind_knowledge.loaders.office.rtf:load_rtf",
     "eml": "lorebind_knowledge.loaders.mail:load_mail",
+    "image": "lorebind_knowledge.loaders.scans.pictures:load_image",
+    "scan": "lorebind_knowledge.loaders.scans.recognition:recognize",
     "html": "lorebind_knowledge.loaders.html.page:load_page",
     "trafilatura": "lorebind_knowledge.loaders.html.page:load_with_trafilatura",
+}
+_PICTURES = {
+    "pdf": "lorebind_knowledge.loaders.scans.pictures:pdf_pictures",
+    "image": "lorebind_knowledge.loaders.scans.pictures:image_pictures",
 }
 FORMATS = frozenset(_LOADERS)
 """Formats of libraries that need limits, PDF with tables, and the extractors of HTML."""
 
 
-def loader_of(form: str) -> Callable[[bytes, str], LoadedDocument]:
-    """Return the loader for one of `FORMATS`."""
-    loader: Callable[[bytes, str], LoadedDocument] = pkgutil.resolve_name(_LOADERS[form])
-    return loader
+Read: TypeAlias = "LoadedDocument | list[bytes]"
+"""A document, or pictures of pages."""
+
+
+def loader_of(form: str, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
+    """Return the loader for one of `FORMATS`; with the option `pages`, for their pictures."""
+    loaders = _PICTURES if options and "pages" in options else _LOADERS
+    loader: Callable[..., Any] = pkgutil.resolve_name(loaders[form])
+    return partial(loader, **options) if options else loader
 
 
 def main(max_memory: int) -> None:
@@ -74,7 +87,7 @@ def main(max_memory: int) -> None:
         job = json.loads(line)
         data = jobs.read(job["size"])
         with _limited_time(job["seconds"]):
-            about, text = _answer(job["form"], data, job["uri"], max_memory)
+            about, text = _answer(job, data, max_memory)
         del data
         # Memory that the process keeps would be missing for the next job.
         about["last"] = _peak() * 2 > max_memory
@@ -84,8 +97,11 @@ def main(max_memory: int) -> None:
             return
 
 
-def unpacked(about: dict[str, Any], text: bytes) -> LoadedDocument:
-    """Return the document of a result; raises any exception if it is invalid."""
+def unpacked(about: dict[str, Any], text: bytes) -> Read:
+    """Return the document or the pictures of a result; raises any exception if it is invalid."""
+    if "sizes" in about:
+        stream = io.BytesIO(text)
+        return [stream.read(size) for size in about["sizes"]]
     return LoadedDocument(
         text.decode(),
         about["title"],
@@ -101,10 +117,13 @@ def unpacked(about: dict[str, Any], text: bytes) -> LoadedDocument:
     )
 
 
-def _answer(form: str, data: bytes, uri: str, max_memory: int) -> tuple[dict[str, Any], bytes]:
+def _answer(job: dict[str, Any], data: bytes, max_memory: int) -> tuple[dict[str, Any], bytes]:
     """Return the two parts of a result; without a document, `failure` has the reason."""
+    uri = job["uri"]
     try:
-        document = loader_of(form)(data, uri)
+        document: Read = loader_of(job["form"], job["options"])(data, uri)
+        if isinstance(document, list):
+            return {"sizes": [*map(len, document)]}, b"".join(document)
         about = {name: getattr(document, name) for name in _BESIDE_THE_TEXT}
         return about, document.text.encode()
     except MissingDependencyError as error:

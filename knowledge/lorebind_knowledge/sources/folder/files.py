@@ -16,8 +16,9 @@ from pydantic import Field, model_validator
 
 from lorebind_config.dates import date_of
 from lorebind_config.declarations.base import Fault, RefusedError
-from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES, SourceBase, one_of
+from lorebind_config.declarations.sources import SourceBase, one_of
 from lorebind_config.declarations.values import FilePattern
+from lorebind_config.document_sizes import DEFAULT_MAX_BYTES, SizeLimit
 from lorebind_config.errors import SourceError
 from lorebind_config.project_files import OutsideError, open_inside
 from lorebind_knowledge.sources.base import (
@@ -132,6 +133,7 @@ def make_files(
             environment.root,
             exclude=exclude,
             max_bytes=declaration.max_bytes,
+            max_scan_bytes=declaration.max_scan_bytes,
             endings=endings,
             respect_gitignore=declaration.respect_gitignore,
             verify=declaration.verify,
@@ -169,6 +171,8 @@ class FileSource:
     exclude: Sequence[str] = ()
     """Patterns of files to exclude."""
     max_bytes: int = DEFAULT_MAX_BYTES
+    max_scan_bytes: int = 0
+    """Of a PDF or an image, see `SizeLimit`."""
     endings: tuple[str, ...] = ()
     """Allowed extensions, in lower case; empty for all."""
     respect_gitignore: bool = True
@@ -262,6 +266,9 @@ class FileSource:
     def _is_text(self) -> Callable[[str], bool]:
         return matcher(self.as_text)
 
+    def _limit(self, path: str) -> int:
+        return SizeLimit(self.max_bytes, self.max_scan_bytes).of(path)
+
     def _media_type(self, path: str) -> str:
         return PLAIN_TEXT if self._is_text(path) else ""
 
@@ -273,14 +280,14 @@ class FileSource:
             status = os.lstat(f"{self._home}/{path}")
         except (OSError, ValueError):
             return ""
-        is_read = stat.S_ISREG(status.st_mode) and status.st_size <= self.max_bytes
+        is_read = stat.S_ISREG(status.st_mode) and status.st_size <= self._limit(path)
         return _version(status, media_type) if is_read else ""
 
     def _peek(self, path: str, size: int | None) -> bytes:
         try:
             with open_inside(self._home, path) as file:
                 is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-                return file.read(self.max_bytes if size is None else size) if is_file else b""
+                return file.read(self._limit(path) if size is None else size) if is_file else b""
         except (OutsideError, OSError) as error:
             raise SourceError(f"{path}: cannot be read") from error
 
@@ -291,8 +298,8 @@ class FileSource:
                 before = os.fstat(file.fileno())
                 if not stat.S_ISREG(before.st_mode):
                     raise SourceError(f"{name}: is not a regular file")
-                if before.st_size > self.max_bytes:
-                    raise too_large(name, self.max_bytes)
+                if before.st_size > self._limit(path):
+                    raise too_large(name, self._limit(path))
                 data = file.read(before.st_size + 1)
                 after = os.fstat(file.fileno())
         except OutsideError:

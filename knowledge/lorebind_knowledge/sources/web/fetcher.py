@@ -22,7 +22,7 @@ import httpx
 
 from lorebind_config.dates import date_of
 from lorebind_config.declarations.embedders import RetryConfig
-from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
+from lorebind_config.document_sizes import DEFAULT_MAX_BYTES, SizeLimit
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.resilience.failures import Failure, http_date, retry_after
 from lorebind_knowledge.resilience.retries import Retries
@@ -84,6 +84,7 @@ class Fetcher:
         allow: Iterable[str] = (),
         headers: Mapping[str, Any] | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
+        max_scan_bytes: int = 0,
     ) -> None:
         """Create a fetcher.
 
@@ -94,6 +95,7 @@ class Fetcher:
             headers: sent to the origin of the fetched address, but not to other origins after
                 redirects.
             max_bytes: maximum size of a document after decompression.
+            max_scan_bytes: the same for a PDF or an image, see `SizeLimit`.
 
         Raises:
             SourceError: an entry of `allow` or a header is invalid.
@@ -102,7 +104,7 @@ class Fetcher:
         self._max_redirects = max_redirects
         self._policy = AddressPolicy(allow)
         self._headers = _checked(headers or {})
-        self._max_bytes = max_bytes
+        self._limit = SizeLimit(max_bytes, max_scan_bytes)
 
     async def fetch(self, address: str, version: str = "", *, name: str = "") -> Content | None:
         """Return the document at an address, or None if it has not changed since the version.
@@ -212,10 +214,11 @@ class Fetcher:
                 raise _TransientError(message, retry_after(headers))
             raise SourceError(message)
         encoding = headers.get("content-encoding", "")
-        body = await read_body(response.aiter_raw(), encoding, self._max_bytes, hop.name)
+        media_type = headers.get("content-type", "").strip().lower()
+        limit = self._limit.of(hop.url.path, media_type)
+        body = await read_body(response.aiter_raw(), encoding, limit, hop.name)
         if not body:
             raise SourceError(f"{hop.name}: is empty")
-        media_type = headers.get("content-type", "").strip().lower()
         changed = http_date(headers.get("last-modified", ""))
         modified = "" if changed is None else date_of(changed)
         return Content(body, media_type, version_of(hop.url, headers), modified=modified)

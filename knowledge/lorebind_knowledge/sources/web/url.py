@@ -96,6 +96,7 @@ def make(declaration: Web, environment: SourceEnvironment) -> WebSource:
         allow=fetch.allow,
         headers=environment.filled(fetch)[0].headers,
         max_bytes=declaration.max_bytes,
+        max_scan_bytes=declaration.max_scan_bytes,
     )
     return WebSource(environment.key, list(zip(*addresses, strict=True)), fetcher)
 

@@ -1,0 +1,68 @@
+"""The text that OCR recognized in pages of documents, so that each page is read once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.catalog.rows import OURS, owner
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lorebind_config.namespace import Namespace
+    from lorebind_knowledge.database.databases import Database
+
+
+class RecognizedPages:
+    """Reads and writes the texts of pages, by a hash of their picture and of the models.
+
+    They are deleted with their document and with the knowledge base. Each method is one
+    transaction, and none needs a lease: the same page always has the same text.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, namespace: Namespace, page: str) -> str | None:
+        """Return the text of a page of any document; None if it was not recognized yet."""
+        query = f"select text from catalog_recognized where {OURS} and page = :page limit 1"
+        with self._database.reading() as sql:
+            rows = sql.run(query, **owner(namespace), page=page)
+        return rows[0][0] if rows else None
+
+    def put(self, namespace: Namespace, uri: str, page: str, text: str) -> None:
+        """Store the text of a page of a document."""
+        row = {**owner(namespace), "uri": uri, "page": page, "text": text}
+        with self._database.writing() as sql:
+            sql.insert(
+                "catalog_recognized",
+                [row],
+                "on conflict (tenant, project, scope, kb, uri, page) do nothing",
+            )
+
+    def keep_only(self, namespace: Namespace, uri: str, pages: Collection[str]) -> None:
+        """Delete all pages of a document except these."""
+        with self._database.writing() as sql:
+            sql.run(
+                f"delete from catalog_recognized where {OURS} and uri = :uri"
+                f"{' and page not in (:*pages)' if pages else ''}",
+                **owner(namespace),
+                uri=uri,
+                pages=list(pages),
+            )
+
+    def forget_removed(self, namespace: Namespace) -> None:
+        """Delete the pages of documents that no index of the knowledge base has any more."""
+        with self._database.writing() as sql:
+            sql.run(
+                f"delete from catalog_recognized where {OURS} and not exists (select 1"
+                " from catalog_documents as document where document.tenant = :tenant"
+                " and document.project = :project and document.scope = :scope"
+                " and document.kb = :kb and document.uri = catalog_recognized.uri)",
+                **owner(namespace),
+            )
+
+    def clear(self, namespace: Namespace) -> None:
+        """Delete all pages of a knowledge base."""
+        with self._database.writing() as sql:
+            sql.run(f"delete from catalog_recognized where {OURS}", **owner(namespace))

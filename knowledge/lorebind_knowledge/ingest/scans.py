@@ -1,0 +1,200 @@
+"""Recognize the text of scanned pages while documents are ingested.
+
+Pictures of pages are drawn by the processes that read documents. One process of its own recognizes
+their text, because that takes much more memory and time.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from lorebind_config.declarations.sources import LoadingDeclaration, OcrSettings
+from lorebind_config.errors import MissingDependencyError, SourceError
+from lorebind_config.namespace import digest
+from lorebind_knowledge.loaders.base import parts_in_words, ranges
+from lorebind_knowledge.loaders.formats import can_recognize
+from lorebind_knowledge.loaders.process.readers import Readers
+from lorebind_knowledge.loaders.scans.pages import with_pages
+from lorebind_knowledge.loaders.scans.recognition import model_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lorebind_knowledge.ingest.corpus import Corpus
+    from lorebind_knowledge.loaders.base import LoadedDocument
+
+SCANNED = ("pdf", "image")
+"""The formats whose pages can be drawn."""
+
+_LIMITS = LoadingDeclaration(max_memory="1500 MiB", max_seconds=60, processes=1)
+"""A page takes up to 1.1 GB, and with two free processors about seven seconds."""
+_PICTURES_AT_ONCE = 8
+"""Each is up to 5 MB."""
+_ANY_SETTINGS = OcrSettings()
+
+
+class Scans:
+    """Recognizes pages for one ingest, each once: their texts are stored in the catalog.
+
+    A plan recognizes nothing. Methods block.
+    """
+
+    def __init__(self, corpus: Corpus, readers: Readers, *, plans: bool) -> None:
+        """
+        Args:
+            corpus: its sources decide which pages are recognized, and its catalog stores the texts.
+            readers: the processes that draw pages.
+            plans: whether pages are only counted.
+        """
+        self._corpus, self._readers, self._plans = corpus, readers, plans
+        self._recognizer: Readers | None = None
+        self._fingerprints: dict[str, str] = {}
+        self._models: dict[str, str] = {}
+
+    def fingerprint(self, source: str) -> str:
+        """Return the settings that determine the texts of a source's pages; empty if none are read.
+
+        It never raises.
+        """
+        if source not in self._fingerprints:
+            settings, result = self._settings(source), ""
+            if settings.when != "never" and can_recognize():
+                try:
+                    models = self._models_of(settings)
+                except (SourceError, OSError) as error:  # reading a page raises it again
+                    models = str(error)
+                result = digest(settings.when, str(settings.max_pages), models)
+            self._fingerprints[source] = result
+        return self._fingerprints[source]
+
+    def complete(
+        self, document: LoadedDocument, data: bytes, uri: str, source: str
+    ) -> tuple[LoadedDocument, int]:
+        """Return a document with the texts of its scanned pages.
+
+        A page that cannot be recognized stays without text; then the report has a notice.
+
+        Args:
+            document: the document as its loader returned it.
+            data: its bytes.
+            uri: its uri.
+            source: the key of its source.
+
+        Returns:
+            the document, and in a plan the number of pages that an ingest recognizes.
+
+        Raises:
+            MissingDependencyError: its source declares `ocr`, and the extra is not installed.
+            SourceError: the declared models cannot be used, or no page of it can be recognized.
+        """
+        settings = self._settings(source)
+        pages = self._pages(document, settings)
+        if not pages:
+            return document, 0
+        if not can_recognize():
+            if self._corpus.settings_of(source).ocr is None:
+                return document, 0
+            raise MissingDependencyError(
+                f"{uri}: has {parts_in_words({'page': len(pages)})} to recognize, as declared by "
+                "`ocr` of its source; "
+                "install what it needs with: pip install 'lorebind[ocr]'"
+            )
+        if self._plans:
+            return document, len(pages)
+        texts, failures = self._recognized(document.format, data, uri, pages, settings)
+        complete = with_pages(document, texts, uri)
+        if failures and not complete.text.strip():
+            raise failures[min(failures)]
+        by_reason = defaultdict(list)
+        for page, error in sorted(failures.items()):
+            by_reason[str(error).removeprefix(f"{uri}: ")].append(page)
+        self._corpus.unrecognized.extend(
+            f"{uri}, page {ranges(some)}: the text is not recognized: {reason}"
+            for reason, some in by_reason.items()
+        )
+        return complete, 0
+
+    def stop(self) -> None:
+        """End the process, which cancels the page being recognized."""
+        if self._recognizer is not None:
+            self._recognizer.stop()
+
+    def _settings(self, source: str) -> OcrSettings:
+        return self._corpus.settings_of(source).ocr or _ANY_SETTINGS
+
+    def _pages(self, document: LoadedDocument, settings: OcrSettings) -> Sequence[int]:
+        if document.format not in SCANNED or settings.when == "never":
+            return ()
+        every = [int(anchor.name) for anchor in document.anchors]
+        pages = every if settings.when == "always" else document.textless_pages
+        return pages[: settings.max_pages]
+
+    def _recognized(
+        self, form: str, data: bytes, uri: str, pages: Sequence[int], settings: OcrSettings
+    ) -> tuple[dict[int, str], dict[int, SourceError]]:
+        """Return the texts by page, and why the other pages could not be read."""
+        namespace, store = self._corpus.kb.namespace, self._corpus.kb.catalog.recognized
+        models = self._models_of(settings)
+        folder = str(self._corpus.root / settings.model) if settings.model else ""
+        texts: dict[int, str] = {}
+        failures: dict[int, SourceError] = {}
+        keys = []
+        for page, picture in self._pictures(form, data, uri, pages):
+            if isinstance(picture, SourceError):
+                failures[page] = picture
+                continue
+            keys.append(digest(picture, models))
+            text = store.get(namespace, keys[-1])
+            if text is None:
+                try:
+                    text = self._read(picture, uri, folder)
+                except SourceError as error:
+                    failures[page] = error
+                    continue
+            store.put(namespace, uri, keys[-1], text)
+            texts[page] = text
+        store.keep_only(namespace, uri, keys)
+        return texts, failures
+
+    def _pictures(
+        self, form: str, data: bytes, uri: str, pages: Sequence[int]
+    ) -> Iterator[tuple[int, bytes | SourceError]]:
+        """Yield each page with its picture, or with the reason why there is none."""
+        for at in range(0, len(pages), _PICTURES_AT_ONCE):
+            some = [*pages[at : at + _PICTURES_AT_ONCE]]
+            try:
+                drawn = self._readers.begin(form, data, uri, pages=some).result()
+            except SourceError as error:
+                if len(some) == 1:
+                    yield some[0], error
+                    continue
+                for page in some:  # one of them is at fault
+                    yield from self._pictures(form, data, uri, [page])
+            else:
+                yield from zip(some, drawn, strict=True)
+
+    def _read(self, picture: bytes, uri: str, folder: str) -> str:
+        if self._recognizer is None:
+            limits = _LIMITS
+            if self._corpus.loading.limits.processes == 0:
+                limits = limits.model_copy(update={"processes": 0})
+            self._recognizer = Readers(limits, fixed=True)
+        read: LoadedDocument = self._recognizer.begin("scan", picture, uri, model=folder).result()
+        return read.text
+
+    def _models_of(self, settings: OcrSettings) -> str:
+        """Return a digest of the models.
+
+        Raises:
+            SourceError: the declared folder lacks a model.
+            OSError: it cannot be read.
+        """
+        written = settings.model or ""
+        if written not in self._models:
+            version = importlib.metadata.version("rapidocr")
+            files = model_files(str(self._corpus.root / written)) if written else {}
+            contents = (path.read_bytes() for path in files.values())
+            self._models[written] = digest(version, *files, *contents)
+        return self._models[written]

@@ -1,0 +1,1 @@
+"""Scanned pages and images: their pictures, and the text that OCR recognizes in them."""

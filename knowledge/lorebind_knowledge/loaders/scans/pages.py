@@ -1,0 +1,58 @@
+"""Put the text that OCR has recognized into the pages of a document."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lorebind_knowledge.loaders.base import Heading, LoadedDocument, Table, check_length
+
+BETWEEN_PAGES = "\n\n"
+
+
+def with_pages(document: LoadedDocument, texts: Mapping[int, str], uri: str) -> LoadedDocument:
+    """Return a document with other texts of pages; a page keeps its text if the other is empty.
+
+    Args:
+        document: a document that consists of pages, with `BETWEEN_PAGES` between them.
+        texts: the texts by the number of their page.
+        uri: the document's, for messages.
+
+    Raises:
+        SourceError: its text would be too long.
+    """
+    starts = [anchor.start for anchor in document.anchors]
+    ends = [*(start - len(BETWEEN_PAGES) for start in starts[1:]), len(document.text)]
+    pages, moved, at = [], [], 0
+    for anchor, end in zip(document.anchors, ends, strict=True):
+        pages.append(texts.get(int(anchor.name)) or document.text[anchor.start : end])
+        moved.append(at)
+        at += len(pages[-1]) + len(BETWEEN_PAGES)
+        check_length(at, uri)
+
+    def page_of(offset: int) -> int:
+        return bisect.bisect_right(starts, offset) - 1
+
+    def place(heading: Heading) -> Heading:
+        page = page_of(heading.start)
+        is_replaced = bool(texts.get(int(document.anchors[page].name)))
+        offset = 0 if is_replaced else heading.start - starts[page]
+        return heading._replace(start=moved[page] + offset)
+
+    tables = (
+        Table(*(moved[page] + offset - starts[page] for offset in table))
+        for table in document.tables
+        if not texts.get(int(document.anchors[page := page_of(table.start)].name))
+    )
+    return replace(
+        document,
+        text=BETWEEN_PAGES.join(pages),
+        tables=tuple(tables),
+        headings=tuple(map(place, document.headings)),
+        anchors=tuple(
+            anchor._replace(start=start)
+            for anchor, start in zip(document.anchors, moved, strict=True)
+        ),
+        scanned=frozenset(number for number, text in texts.items() if text),
+    )

@@ -1,0 +1,122 @@
+"""Pictures of pages, as PNG, in a reading process: of a PDF, or of an image file."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+from lorebind_config.errors import SourceError
+from lorebind_config.plugins import import_extra
+from lorebind_knowledge.loaders.base import Anchor, LoadedDocument, title_of
+from lorebind_knowledge.loaders.pdf import MAX_PAGES, opened_pdf
+
+MOST_SIDE = 2_000
+"""Maximum width and height of a picture in pixels: recognizing the text of a larger one takes more
+memory than the process may use."""
+_DOTS_PER_INCH = 150
+"""Letters of 8 points have twelve pixels, which suffice. With 200, a page takes twice the time."""
+_POINTS_PER_INCH = 72
+_MOST_PIXELS = 120_000_000
+"""Of an image file; a sheet of size A0 at 300 dots per inch has 140 million, but its format is
+usually JPEG, which is decoded at a lower resolution."""
+_FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
+_PURPOSE = "reading images"
+
+
+def load_image(data: bytes, uri: str) -> LoadedDocument:
+    """Load an image file as a document of pages without text; a TIFF can have several.
+
+    Raises:
+        SourceError: it is broken or too large.
+        MissingDependencyError: the extra is not installed.
+    """
+    with _opened(data, uri) as image:
+        count = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
+    if count > MAX_PAGES:
+        raise SourceError(f"{uri}: has {count:,} pages, more than {MAX_PAGES:,}; split it")
+    starts = range(0, 2 * count, 2)
+    anchors = tuple(Anchor(start, "page", number) for number, start in enumerate(starts, 1))
+    text = "\n\n" * (count - 1)
+    return LoadedDocument(text, title_of(uri), format="image", anchors=anchors)
+
+
+def pdf_pictures(data: bytes, uri: str, pages: Sequence[int]) -> list[bytes]:
+    """Return pictures of pages of a PDF, which count from 1.
+
+    Raises:
+        SourceError: it is broken or encrypted, or a page cannot be drawn.
+        MissingDependencyError: the extra is not installed.
+    """
+    pictures = []
+    import_extra("PIL.Image", extra="ocr", purpose=_PURPOSE)
+    with opened_pdf(data, uri) as pdf:
+        for number in pages:
+            with closing(pdf[number - 1]) as page:
+                most = MOST_SIDE / max(*page.get_size(), 1)
+                scale = min(_DOTS_PER_INCH / _POINTS_PER_INCH, most)
+                with closing(page.render(scale=scale)) as bitmap:
+                    pictures.append(_png(bitmap.to_pil().convert("RGB")))
+    return pictures
+
+
+def image_pictures(data: bytes, uri: str, pages: Sequence[int]) -> list[bytes]:
+    """Return pictures of pages of an image file, scaled down; see `pdf_pictures`."""
+    pictures = []
+    for number in pages:
+        with _opened(data, uri) as image:
+            if number > 1:
+                image.seek(number - 1)
+            pictures.append(_png(_scaled(image, uri)))
+    return pictures
+
+
+def _scaled(image: Any, uri: str) -> Any:
+    from PIL import Image, ImageOps
+
+    _check_size(image, uri)
+    box = (MOST_SIDE, MOST_SIDE)
+    image.draft("RGB", box)  # only JPEG can be decoded at a lower resolution
+    if image.mode not in ("L", "RGB", "RGBA"):
+        image = image.convert("L" if image.mode in ("1", "I", "I;16", "F") else "RGBA")
+    image.thumbnail(box)
+    image = ImageOps.exif_transpose(image)
+    if image.mode == "RGBA":  # letters on a transparent ground become black on white
+        ground = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(ground, image)
+    return image.convert("RGB")
+
+
+def _check_size(image: Any, uri: str) -> None:
+    width, height = image.size
+    is_scaled = image.format == "JPEG"  # when it is decoded, by at most 8 in each direction
+    if width * height > _MOST_PIXELS * (64 if is_scaled else 1):
+        raise SourceError(
+            f"{uri}: has {width:,} x {height:,} pixels, more than {_MOST_PIXELS:,}; scale it down"
+        )
+
+
+@contextmanager
+def _opened(data: bytes, uri: str) -> Iterator[Any]:
+    """Open an image without decoding it; errors in the block become `SourceError`."""
+    image_module = import_extra("PIL.Image", extra="ocr", purpose=_PURPOSE)
+    image_module.MAX_IMAGE_PIXELS = None  # `_check_size` limits them
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with image_module.open(io.BytesIO(data), formats=_FORMATS) as image:
+                _check_size(image, uri)
+                yield image
+    except (SourceError, MemoryError):
+        raise
+    except Exception as error:  # decoders can raise anything
+        why = str(error).partition("<")[0].strip()  # not the address of an object
+        raise SourceError(f"{uri}: a broken image: {type(error).__name__}: {why}") from error
+
+
+def _png(image: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "PNG", compress_level=1)
+    return file.getvalue()

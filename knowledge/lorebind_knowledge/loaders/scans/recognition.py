@@ -1,0 +1,102 @@
+"""Recognize the text of a picture, in a process of its own. Nothing is downloaded.
+
+The models of the extra `ocr` are those of PP-OCR, which its wheel contains. They read Chinese,
+Japanese and Latin script.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from pathlib import Path
+from typing import Any
+
+from lorebind_config.errors import SourceError
+from lorebind_config.plugins import import_extra
+from lorebind_knowledge.loaders.base import LoadedDocument, well_formed
+from lorebind_knowledge.loaders.scans.layout import Line, in_reading_order
+from lorebind_knowledge.loaders.scans.pictures import MOST_SIDE
+
+_MODELS = ("det", "rec", "cls")
+"""Those that find the lines, read them, and tell which are upside down."""
+
+
+def recognize(data: bytes, uri: str, model: str = "") -> LoadedDocument:
+    """Return the text of a picture, in reading order.
+
+    Args:
+        data: a PNG.
+        uri: the document's, for messages.
+        model: a folder with other models, see `model_files`; empty for those of the extra.
+
+    Raises:
+        SourceError: the folder lacks a model.
+        MissingDependencyError: the extra is not installed.
+    """
+    engine = _engine(model)
+    import numpy as np
+    from PIL import Image
+
+    with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
+        pixels = np.asarray(image.convert("RGB"))[:, :, ::-1]
+    try:
+        result = engine(pixels)
+    except Exception as error:
+        if "bad_alloc" in str(error):  # as ONNX Runtime reports it
+            raise MemoryError from error
+        raise
+    boxes, texts = result.boxes, result.txts
+    lines = [] if boxes is None else [*map(Line.of, boxes.tolist(), texts or ())]
+    return LoadedDocument(well_formed(in_reading_order(lines)), uri, format="scan")
+
+
+def model_files(folder: str) -> dict[str, Path]:
+    """Return the files of a folder by kind: `rec`, and `det`, `cls` and `keys` if they are there.
+
+    Models are the files `*rec*.onnx`, `*det*.onnx` and `*cls*.onnx`. `*.txt` has the characters of
+    `rec`, if the model itself does not.
+
+    Raises:
+        SourceError: there is no `rec`, or there are several files of a kind.
+    """
+    files: dict[str, Path] = {}
+    for kind, pattern in (*((kind, f"*{kind}*.onnx") for kind in _MODELS), ("keys", "*.txt")):
+        matches = sorted(Path(folder).glob(pattern))
+        if len(matches) > 1:
+            names = " and ".join(path.name for path in matches[:2])
+            raise SourceError(f"the folder ocr.model has {names}; remove one of them")
+        if matches:
+            files[kind] = matches[0]
+    if "rec" not in files:
+        raise SourceError(f"the folder ocr.model has no file *rec*.onnx: {folder}")
+    return files
+
+
+@functools.lru_cache(maxsize=1)
+def _engine(folder: str) -> Any:
+    rapidocr = import_extra("rapidocr", extra="ocr", purpose="recognizing the text of scans")
+    files = model_files(str(Path(rapidocr.__file__).parent / "models"))
+    if folder:
+        files.pop("keys", None)
+        files |= model_files(folder)
+    if "keys" not in files and not _has_characters(files["rec"]):
+        raise SourceError(
+            f"the model {files['rec'].name} of ocr.model does not contain its characters; add them "
+            "to the folder as a file *.txt"
+        )
+    # Named files, so that the library has no reason to download any.
+    params: dict[str, Any] = {
+        f"{kind.capitalize()}.model_path": str(files[kind]) for kind in _MODELS
+    }
+    # By default, small pictures are enlarged, which takes ten times as long and finds no more.
+    params |= {"Det.limit_type": "max", "Det.limit_side_len": MOST_SIDE}
+    if "keys" in files:
+        params["Rec.rec_keys_path"] = str(files["keys"])
+    return rapidocr.RapidOCR(params={"Global.log_level": "critical", **params})
+
+
+def _has_characters(model: Path) -> bool:
+    from onnxruntime import InferenceSession
+
+    session = InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    return "character" in session.get_modelmeta().custom_metadata_map

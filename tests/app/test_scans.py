@@ -1,0 +1,119 @@
+"""Scans, read by real OCR: found, cited, and recognized once. Few pages, as each takes seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lorebind import KnowledgeBase, Project
+from lorebind_knowledge.ingest import scans
+from lorebind_knowledge.loaders.formats import can_recognize
+from lorebind_prompts.citations import label
+
+from ..knowledge.documents import pdf_bytes
+from ..knowledge.scanned import image_bytes, scan
+
+pytestmark = pytest.mark.skipif(
+    not can_recognize(), reason="the extra 'ocr' is not installed: pip install 'lorebind[ocr]'"
+)
+
+GATE = "Gates\nThe gate closes at six in the evening.\nGuards walk around it twice."
+PARKING = "Parking\nGuests park behind the building.\nThe code changes each week."
+YAML = """\
+name: scans
+knowledge_bases:
+  - id: docs
+    sources: [{{ type: file_glob, path: "docs/*", {settings} }}]
+    chunking: {{ size: {size}, overlap: 0 }}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two scans in three files, ingested once."""
+    root = tmp_path_factory.mktemp("scans")
+    docs = root / "docs"
+    docs.mkdir()
+    gate, parking = scan(GATE), scan(PARKING)
+    (docs / "plan.pdf").write_bytes(image_bytes([gate, parking], "PDF", resolution=100))
+    (docs / "parking.pdf").write_bytes(image_bytes([parking], "PDF", resolution=100))
+    (docs / "gate.png").write_bytes(image_bytes([gate]))
+    (docs / "photo.webp").write_bytes(image_bytes([gate.crop((0, 0, 9, 9))], "WEBP"))
+    return root
+
+
+def open_project(folder: Path, *, settings: str = "max_bytes: 9999999", size: int = 64) -> Project:
+    (folder / "lorebind.yaml").write_text(YAML.format(settings=settings, size=size))
+    return Project.load(folder)
+
+
+@pytest.fixture(scope="module")
+def project(folder: Path) -> Iterator[Project]:
+    with open_project(folder) as project:
+        report = project.knowledge_base("docs").ingest()
+        assert (report.failures, report.notices) == ([], [])
+        assert report.textless_parts == {"docs/photo.webp": {"page": 1}}
+        yield project
+
+
+def cited(docs: KnowledgeBase, question: str) -> str:
+    return label(docs.query(question, top_k=1, strategy="lexical").matches[0].metadata)
+
+
+def test_scans_are_found_and_cited(project: Project) -> None:
+    """Citations name the page and say that it was scanned; the text is that of the page."""
+    docs = project.knowledge_base("docs")
+    assert cited(docs, "guests park") in (
+        "docs/plan.pdf, page 2 (scanned)",
+        "docs/parking.pdf, page 1 (scanned)",
+    )
+    texts = {
+        document.uri: "\n".join(chunk.text for chunk in docs.chunks(document.id))
+        for document in docs.documents()
+    }
+    assert texts.pop("docs/photo.webp") == ""
+    assert texts == {
+        "docs/plan.pdf": f"{GATE}\n{PARKING}",
+        "docs/parking.pdf": PARKING,
+        "docs/gate.png": GATE,
+    }
+
+
+def test_each_page_is_recognized_once(
+    project: Project, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other chunks, another name and another setting do not need OCR again; other models do."""
+
+    def fail(*_: object) -> str:
+        raise AssertionError("a page is recognized again")
+
+    monkeypatch.setattr(scans.Scans, "_read", fail)
+    (folder / "docs/parking.pdf").rename(folder / "docs/guests.pdf")
+    with open_project(folder, settings="ocr: { max_pages: 9 }", size=400) as changed:
+        docs = changed.knowledge_base("docs")
+        report = docs.ingest()
+        assert report.documents["failed"] == 0
+        assert report.documents["updated"] == 3
+        assert cited(docs, "guests park").endswith("(scanned)")
+
+
+def test_a_page_that_takes_too_long(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays without text, which a notice explains; the other pages are read."""
+    monkeypatch.setattr(scans, "_LIMITS", scans._LIMITS.model_copy(update={"max_memory": "64 MiB"}))
+    docs = folder / "docs"
+    for file in docs.iterdir():
+        file.unlink()
+    text_and_scan = pdf_bytes(["Keys of the cellar", ""])
+    (docs / "cellar.pdf").write_bytes(text_and_scan)
+    (docs / "scan.png").write_bytes(image_bytes([scan("Never seen")]))
+    with open_project(folder) as project:
+        report = project.knowledge_base("docs").ingest(allow_mass_delete=True)
+        assert report.textless_pages == {"docs/cellar.pdf": 1}
+        (notice,) = report.notices
+        assert notice.startswith("docs/cellar.pdf, page 2: the text is not recognized: ")
+        (failure,) = report.failures
+        assert failure.uri == "docs/scan.png"
+        assert "takes more than 64 MiB of memory; it is not read again until it" in failure.reason
+        assert project.knowledge_base("docs").query("cellar", top_k=1).matches

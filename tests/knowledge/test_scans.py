@@ -1,0 +1,255 @@
+"""Scans without OCR: the pictures of pages, their reading order, and the places of their text."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lorebind_config.declarations.sources import OcrSettings, SourceBase
+from lorebind_config.document_sizes import IMAGES
+from lorebind_config.errors import SourceError
+from lorebind_knowledge.loaders import formats
+from lorebind_knowledge.loaders.base import Anchor, Heading, LoadedDocument
+from lorebind_knowledge.loaders.registry import can_load, load_document
+from lorebind_knowledge.loaders.scans.layout import Line, in_reading_order
+from lorebind_knowledge.loaders.scans.pages import with_pages
+from lorebind_knowledge.loaders.scans.recognition import model_files
+from lorebind_knowledge.sources.folder.files import FileSource
+
+from .bench import Bench
+from .documents import pdf_bytes
+
+Box = tuple[int, int, int, str]
+"""Left and upper edge and width of a line of twenty pixels, and its text."""
+
+
+def lines(*boxes: Box) -> list[Line]:
+    return [Line(left, top, left + width, top + 20, text) for left, top, width, text in boxes]
+
+
+HEADER: Box = (100, 0, 700, "Header over both columns")
+LEFT: list[Box] = [(0, 80 + 24 * row, 380, f"left {row}") for row in range(3)]
+RIGHT: list[Box] = [(400, 84 + 24 * row, 380, f"right {row}") for row in range(3)]
+TABLE: list[Box] = [
+    (300 * column, 24 * row, 60, f"{'abc'[column]}{row}") for row in range(3) for column in range(3)
+]
+
+
+@pytest.mark.parametrize(
+    ("boxes", "text"),
+    [
+        ([], ""),
+        ([HEADER, *RIGHT, *LEFT], "Header over both columns\n\nleft 0\nleft 1\nleft 2\n\n"
+         "right 0\nright 1\nright 2"),
+        (TABLE[::-1], "a0 b0 c0\na1 b1 c1\na2 b2 c2"),
+        ([(0, 0, 300, "one"), (0, 24, 300, "two"), (0, 70, 300, "three")], "one\ntwo\n\nthree"),
+    ],
+)  # fmt: skip
+def test_reading_order(boxes: Sequence[Box], text: str) -> None:
+    """Columns follow one another, rows of a table stay rows, and gaps separate paragraphs."""
+    assert in_reading_order(lines(*boxes)) == text
+
+
+def test_slanted_lines() -> None:
+    """On a skewed page, rows are told apart by the middle of their boxes."""
+    slanted = [
+        Line.of([[0, top], [800, top + 24], [800, top + 44], [0, top + 20]], f"line {number} ")
+        for number, top in enumerate((0, 26, 52))
+    ]
+    assert in_reading_order(slanted[::-1]) == "line 0\nline 1\nline 2"
+
+
+def test_texts_of_pages() -> None:
+    """Recognized text takes its place, headings move with their pages, and spans say `scanned`."""
+    pages = ["Keys", "", "Doors\nGates", ""]
+    starts = (0, 6, 8, 21)
+    document = LoadedDocument(
+        "\n\n".join(pages),
+        "a",
+        (Heading(0, 1, "Keys"), Heading(14, 2, "Gates")),
+        anchors=tuple(Anchor(start, "page", number) for number, start in enumerate(starts, 1)),
+    )
+    assert document.textless_pages == (2, 4)
+    read = with_pages(document, {2: "Rotate them.", 4: ""}, "a.pdf")
+    assert read.text == "Keys\n\nRotate them.\n\nDoors\nGates\n\n"
+    assert [(h.title, read.text[h.start :][:5]) for h in read.headings] == [
+        ("Keys", "Keys\n"),
+        ("Gates", "Gates"),
+    ]
+    assert (read.textless_pages, read.textless_parts) == ((4,), {"page": 1})
+    rotate, gates = read.text.index("Rotate"), read.text.index("Gates")
+    assert [read.span(at, at + 3).scanned for at in (0, rotate, gates)] == [None, True, None]
+    assert read.span(0, gates).as_metadata()["scanned"] is True
+    always = with_pages(document, {1: "KEYS", 3: "DOORS GATES"}, "a.pdf")
+    assert always.text == "KEYS\n\n\n\nDOORS GATES\n\n"
+    assert [always.text[h.start :][:5] for h in always.headings] == ["KEYS\n", "DOORS"]
+
+
+def png(width: int, height: int) -> bytes:
+    """Return a PNG that claims a size and has no pixels."""
+
+    def part(kind: bytes, data: bytes) -> bytes:
+        sum_of_it = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + sum_of_it
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", b"") + part(b"IEND", b"")
+
+
+def image(form: str, mode: str = "RGB", size: tuple[int, int] = (30, 20), pages: int = 1) -> bytes:
+    from PIL import Image
+
+    pictures = [Image.new(mode, size) for _ in range(pages)]
+    file = io.BytesIO()
+    more: dict[str, Any] = {"save_all": True, "append_images": pictures[1:]} if pages > 1 else {}
+    pictures[0].save(file, form, **more)
+    return file.getvalue()
+
+
+needs_ocr = pytest.mark.skipif(
+    not formats.can_recognize(), reason="the extra 'ocr' is not installed"
+)
+
+
+@needs_ocr
+@pytest.mark.parametrize(
+    ("data", "pages"),
+    [
+        (image("PNG"), 1),
+        (image("PNG", "RGBA"), 1),
+        (image("PNG", "P"), 1),
+        (image("PNG", "1", (3000, 100)), 1),
+        (image("JPEG", "CMYK", (100, 5000)), 1),
+        (image("WEBP"), 1),
+        (image("TIFF", "I;16", pages=3), 3),
+    ],
+)
+def test_images(data: bytes, pages: int) -> None:
+    """An image has a page without text, a TIFF one or several; pictures have at most 2,000
+    pixels a side."""
+    from PIL import Image
+
+    from lorebind_knowledge.loaders.scans.pictures import image_pictures
+
+    document = load_document(data, "no name")
+    assert document.textless_pages == tuple(range(1, pages + 1))
+    (picture,) = image_pictures(data, "a", [pages])
+    with Image.open(io.BytesIO(picture)) as drawn:
+        assert (drawn.mode, max(drawn.size) <= 2000, drawn.format) == ("RGB", True, "PNG")
+
+
+@needs_ocr
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (png(50_000, 50_000), "has 50,000 x 50,000 pixels, more than 120,000,000; scale it down"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a broken image: "),
+        (b"\xff\xd8\xff\xe0", "a broken image: "),
+        (b"", "is empty"),
+    ],
+)
+def test_images_that_are_refused(data: bytes, reason: str) -> None:
+    """The error says what is wrong, and a huge image is not decoded."""
+    with pytest.raises(SourceError, match=f"a.png: {reason}"):
+        load_document(data, "a.png")
+
+
+def test_images_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the extra, images are files that no loader reads, and the error names the extra."""
+    monkeypatch.setattr(formats, "find_spec", lambda name: None)
+    formats.can_recognize.cache_clear()
+    try:
+        assert not any(can_load(name, lambda size: png(1, 1)) for name in IMAGES)
+        with pytest.raises(SourceError, match=r"no loader for \.png; .*pip install 'lorebind\[ocr"):
+            load_document(png(1, 1), "a.png")
+    finally:
+        formats.can_recognize.cache_clear()
+
+
+def declare(bench: Bench, **ocr: Any) -> None:
+    (source,) = bench.corpus.sources
+    bench.change(declared={source.key: SourceBase(ocr=OcrSettings(**ocr))})
+
+
+@pytest.mark.usefixtures("without_ocr")
+async def test_declared_without_the_extra(bench: Bench) -> None:
+    """A source that declares `ocr` fails the documents that need it; others lose no text."""
+    bench.write_bytes("plan.md", pdf_bytes(["Keys", ""]))
+    bench.write_bytes("full.md", pdf_bytes(["Keys"]))
+    assert (await bench.ingest()).failures == []
+    declare(bench, max_pages=3)
+    bench.write_bytes("plan.md", pdf_bytes(["Keys and doors", ""]))
+    (failure,) = (await bench.ingest()).failures
+    assert "plan.md: has 1 page to recognize, as declared by `ocr`" in failure.reason
+    assert "pip install 'lorebind[ocr]'" in failure.reason
+    declare(bench, when="never")
+    assert (await bench.ingest()).textless_pages == {"docs/plan.md": 1}
+
+
+@needs_ocr
+async def test_plans_only_count_pages(bench: Bench) -> None:
+    """A plan draws and recognizes nothing: it counts the pages, up to `max_pages`."""
+    bench.write_bytes("plan.md", pdf_bytes(["Keys", "", "", ""]))
+    bench.write_bytes("scan.md", pdf_bytes([""]))
+    plan = await bench.plan()
+    assert (plan.pages_to_recognize, plan.failures, plan.without_text) == (4, [], [])
+    assert plan.textless_pages == {"docs/plan.md": 3, "docs/scan.md": 1}
+    declare(bench, max_pages=2)
+    assert (await bench.plan()).pages_to_recognize == 3
+    declare(bench, when="always")
+    assert (await bench.plan()).pages_to_recognize == 5
+    declare(bench, when="never")
+    plan = await bench.plan()
+    assert (plan.pages_to_recognize, len(plan.failures)) == (0, 1)
+
+
+@needs_ocr
+async def test_images_are_skipped_if_never(bench: Bench) -> None:
+    """With `when: never`, images found by a pattern are skipped as without the extra."""
+    bench.write_bytes("a.png", image("PNG"))
+    bench.write("b.md", "Keys")
+    bench.change(sources=[FileSource("file_glob", ["docs/*"], bench.root)])
+    assert (await bench.plan()).pages_to_recognize == 1
+    declare(bench, when="never")
+    (source,) = (await bench.plan()).sources
+    assert [(item.uri, item.reason) for item in source.skipped] == [("docs/a.png", ".png")]
+
+
+@needs_ocr
+async def test_models_that_cannot_be_used(bench: Bench) -> None:
+    """A folder without the model fails the documents that need it, with the reason."""
+    bench.write_bytes("scan.md", pdf_bytes([""]))
+    bench.change(root=bench.root)
+    declare(bench, model="models")
+    (failure,) = (await bench.ingest()).failures
+    assert "the folder ocr.model has no file *rec*.onnx" in failure.reason
+    folder = bench.root / "models"
+    folder.mkdir()
+    for name in ("rec.onnx", "cls.onnx", "keys.txt"):
+        (folder / name).touch()
+    assert sorted(model_files(str(folder))) == ["cls", "keys", "rec"]
+    (folder / "old_rec.onnx").touch()
+    with pytest.raises(SourceError, match=r"has old_rec\.onnx and rec\.onnx; remove one"):
+        model_files(str(folder))
+
+
+def test_scans_may_be_larger(tmp_path: Any) -> None:
+    """PDF and images have a limit of their own; `max_bytes` applies to them if it is more."""
+    (tmp_path / "a.pdf").write_bytes(b"x" * 30)
+    (tmp_path / "a.md").write_bytes(b"x" * 30)
+    source = FileSource("file_glob", ["*"], tmp_path, max_bytes=20, max_scan_bytes=30)
+    markdown, pdf = sorted(source.items(), key=lambda item: item.uri)
+    assert pdf.read("").data == b"x" * 30  # type: ignore[union-attr]
+    with pytest.raises(
+        SourceError, match=r"a\.md: is larger than 20 bytes; the limit is max_bytes"
+    ):
+        markdown.read("")
+    pdf, *_ = replace(source, max_scan_bytes=29, patterns=["*.pdf"]).items()
+    with pytest.raises(SourceError, match="than 29 bytes; the limit is max_scan_bytes"):
+        pdf.read("")
