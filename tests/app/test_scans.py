@@ -30,6 +30,15 @@ knowledge_bases:
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def enough_time() -> Iterator[None]:
+    """A page may take longer than usual while other tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        limits = scans._LIMITS.model_copy(update={"max_seconds": 300})
+        patch.setattr(scans, "_LIMITS", limits)
+        yield
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two scans in three files, ingested once."""

@@ -68,8 +68,8 @@ def many_pictures() -> bytes:
         )
     ] * 10_000
     names = " ".join(f"/A{number} {number + 6} 0 R" for number in range(10_000))
-    shown = " ".join(f"q 612 0 0 792 0 0 cm /A{number} Do Q" for number in range(10_000))
-    content = stream(zlib.compress(shown.encode()), "/Filter /FlateDecode")
+    drawn = " ".join(f"q 612 0 0 792 0 0 cm /A{number} Do Q" for number in range(10_000))
+    content = stream(zlib.compress(drawn.encode()), "/Filter /FlateDecode")
     return one_page(f"/XObject << {names} >>", content, pictures)
 
 

@@ -52,7 +52,7 @@ class RecognizedPages:
             )
 
     def forget_removed(self, namespace: Namespace) -> None:
-        """Delete the pages of documents that no index of the knowledge base has any more."""
+        """Delete the pages of documents that are no longer in any index of the knowledge base."""
         with self._database.writing() as sql:
             sql.run(
                 f"delete from catalog_recognized where {OURS} and not exists (select 1"

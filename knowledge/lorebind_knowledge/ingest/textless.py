@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_text(uri: str, document: LoadedDocument, policy: str, *, was_recognized: bool) -> None:
-    """Check whether a source accepts a document with so many parts without text.
+    """Check whether a source accepts a document in which parts have no text.
 
     Args:
         uri: the document's.

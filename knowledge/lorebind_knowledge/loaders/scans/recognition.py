@@ -92,7 +92,26 @@ def _engine(folder: str) -> Any:
     params |= {"Det.limit_type": "max", "Det.limit_side_len": MOST_SIDE}
     if "keys" in files:
         params["Rec.rec_keys_path"] = str(files["keys"])
+    _stop_spinning()
     return rapidocr.RapidOCR(params={"Global.log_level": "critical", **params})
+
+
+def _stop_spinning() -> None:
+    """Let threads of ONNX Runtime wait without using a processor.
+
+    Otherwise they take it from the thread that they wait for: on a machine that is busy with other
+    work, a page takes ten times as long.
+    """
+    from rapidocr.inference_engine.onnxruntime.main import OrtInferSession
+
+    make_options = OrtInferSession._init_sess_opts
+
+    def options(settings: Any) -> Any:
+        result = make_options(settings)
+        result.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        return result
+
+    OrtInferSession._init_sess_opts = staticmethod(options)
 
 
 def _has_characters(model: Path) -> bool:
