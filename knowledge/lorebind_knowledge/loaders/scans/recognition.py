@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -102,16 +103,15 @@ def _stop_spinning() -> None:
     Otherwise they take it from the thread that they wait for: on a machine that is busy with other
     work, a page takes ten times as long.
     """
-    from rapidocr.inference_engine.onnxruntime.main import OrtInferSession
-
-    make_options = OrtInferSession._init_sess_opts
+    engine: Any = import_module("rapidocr.inference_engine.onnxruntime.main").OrtInferSession
+    make_options = engine._init_sess_opts
 
     def options(settings: Any) -> Any:
         result = make_options(settings)
         result.add_session_config_entry("session.intra_op.allow_spinning", "0")
         return result
 
-    OrtInferSession._init_sess_opts = staticmethod(options)
+    engine._init_sess_opts = staticmethod(options)
 
 
 def _has_characters(model: Path) -> bool:
