@@ -28,6 +28,7 @@ RUNS = {
     "pgvector": "--rounds 1 --rows 20 --batches 10 --vectors 100 --queries 2 --dsn {dsn}",
     "prompts": "--rounds 1 --texts 4 --pages 1",
     "readers": "--seconds 1 --readers 1",
+    "recency": "{folder}",
     "retrieval": "{folder} {folder}/pages",
     "scaling": "--workers 1 --most 1x2 --chunks 16 --batch 8 --seconds 0 --dsn {dsn}",
     "server": "--clients 2 --seconds 0.5 --documents 20 --answers 1",
