@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:
-    from lorebind_bindings import Provenance, ResolvedBinding
+    from lorebind_bindings.resolver import EffectiveBindings
     from lorebind_bindings.workflow.outline import WorkflowOutline
     from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
     from lorebind_config.reading.loaded import LoadedProject
@@ -60,17 +60,6 @@ class DeclarationMethods:
 
         return outline(self.config, workflow)
 
-    async def aworkflow_inputs(self, workflow: str) -> dict[str, dict[str, Any]]:
-        """Return the inputs of a workflow by name, each with its `type` and whether `required`.
-
-        Raises:
-            NotFoundError: no such workflow.
-        """
-        from lorebind_bindings.workflow.outline import summary
-
-        inputs: dict[str, dict[str, Any]] = summary(self.config.workflow(workflow))["inputs"]
-        return inputs
-
     async def aexport(
         self, kb_id: str | None = None, *, workflow: str | None = None
     ) -> dict[str, Any]:
@@ -90,10 +79,11 @@ class DeclarationMethods:
 
     async def aexplain(
         self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None
-    ) -> list[ResolvedBinding]:
+    ) -> EffectiveBindings:
         """Return the bindings in effect: every setting with the scope, file and line that set it.
 
-        Without arguments, these are the bindings of the project itself.
+        Without arguments, these are the bindings of the project itself. `unbound_by` of the list is
+        the location of the `knowledge: []` that removes those of outer scopes; None if nowhere.
 
         Args:
             workflow: the id of a workflow.
@@ -104,28 +94,16 @@ class DeclarationMethods:
             NotFoundError: no such workflow, task or agent.
             UsageError: a task without its workflow.
         """
-        from lorebind_bindings import BindingScope
+        from lorebind_bindings.resolver import BindingScope, EffectiveBindings
 
-        return BindingScope(self.config, (), workflow, task, agent).resolve()
-
-    async def aunbound_by(
-        self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None
-    ) -> Provenance | None:
-        """Return where `knowledge: []` removes the bindings of outer scopes; None if nowhere.
-
-        See `explain` for the arguments and errors.
-        """
-        from lorebind_bindings import BindingScope
-
-        return BindingScope(self.config, (), workflow, task, agent).unbound_by()
+        scope = BindingScope(self.config, (), workflow, task, agent)
+        return EffectiveBindings(scope.resolve(), scope.unbound_by())
 
     knowledge_bases = sync(aknowledge_bases)
     workflows = sync(aworkflows)
     workflow_outline = sync(aworkflow_outline)
-    workflow_inputs = sync(aworkflow_inputs)
     export = sync(aexport)
     explain = sync(aexplain)
-    unbound_by = sync(aunbound_by)
 
 
 class Declared(DeclarationMethods):

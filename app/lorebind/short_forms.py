@@ -11,8 +11,6 @@ from lorebind_bindings import BindingScope
 from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from langchain_core.documents import Document
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.documents.listing import DocumentInfo, KnowledgeStats
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
-    from lorebind_knowledge.packing.report import UnpackReport
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.service import KnowledgeService
 
@@ -183,19 +180,6 @@ class ShortForms:
         """Delete a document that was added; see `KnowledgeBase.delete_document`."""
         return await self.knowledge_base(kb_id, workflow=workflow).adelete_document(document)
 
-    async def aunpack(
-        self,
-        path: str | Path,
-        kb_id: str,
-        *,
-        workflow: str | None = None,
-        wait: bool = False,
-        run_id: str | None = None,
-    ) -> UnpackReport:
-        """Replace the index of a knowledge base by that of a file; see `KnowledgeBase.unpack`."""
-        kb = self.knowledge_base(kb_id, workflow=workflow)
-        return await kb.aunpack(path, wait=wait, run_id=run_id)
-
     async def astats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
         """Return statistics about an index; see `KnowledgeBase.stats`."""
         return await self.knowledge_base(kb_id, workflow=workflow).astats()
@@ -294,7 +278,6 @@ class ShortForms:
     documents = sync(adocuments)
     add_documents = sync(aadd_documents)
     delete_document = sync(adelete_document)
-    unpack = sync(aunpack)
     stats = sync(astats)
     generate = sync(agenerate)
     astream = stream

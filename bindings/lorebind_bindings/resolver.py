@@ -111,6 +111,17 @@ class ResolvedBinding:
         return self.template if is_file(self.settings.render) else self.settings.render
 
 
+class EffectiveBindings(list[ResolvedBinding]):
+    """The bindings in effect at a location, in order of their first appearance."""
+
+    def __init__(
+        self, bindings: Iterable[ResolvedBinding] = (), unbound_by: Provenance | None = None
+    ) -> None:
+        super().__init__(bindings)
+        self.unbound_by = unbound_by
+        """Where `knowledge: []` removes the bindings of outer scopes; None if nowhere."""
+
+
 @dataclass(frozen=True, slots=True)
 class BindingScope:
     """Where a question is asked, which determines what is searched.

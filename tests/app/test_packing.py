@@ -62,7 +62,7 @@ def test_carried_to_another_store_and_back(
     for vector_db in (pgvector, {"type": "sqlite"}):
         folder = f"to {vector_db['type']}"
         second = here.project("shop", vector_db, folder=folder, sparse=sparse)
-        done = second.unpack(pack, "docs")
+        done = second.knowledge_base("docs").unpack(pack)
         assert (done.texts_embedded, done.cache_hits, done.differences) == (0, 0, [])
         assert done.chunks["added"] == report.chunks
         assert answers(second) == before
@@ -119,9 +119,9 @@ def test_another_tenant_and_project(here: Here) -> None:
     project.ingest("docs")
     pack = packed(project, here.root / "kb.lorebind")
     acme = project.for_tenant("acme")
-    acme.unpack(pack, "docs")
+    acme.knowledge_base("docs").unpack(pack)
     other = here.project("other", {"type": "memory"})
-    other.unpack(pack, "docs")
+    other.knowledge_base("docs").unpack(pack)
     mine = answers(project)
     for view in (acme, other):
         assert without_ids(view) == without_ids(project)
@@ -137,7 +137,7 @@ def test_another_embedder(here: Here) -> None:
     project.ingest("docs")
     pack = packed(project, here.root / "kb.lorebind")
     target = here.project("other", embedder="other", sparse="local", retrieval={"top_k": 3})
-    report = target.unpack(pack, "docs")
+    report = target.knowledge_base("docs").unpack(pack)
     assert report.texts_embedded > 0
     assert report.texts_embedded + report.cache_hits == report.chunks["added"]
     assert (report.tokens_embedded > 0, report.cost) == (True, None)
@@ -170,9 +170,9 @@ def test_other_stores(here: Here, vector_db: dict[str, Any]) -> None:
     project = here.project(sparse="off")
     project.ingest("docs")
     other = here.project("shop", vector_db, folder="other", sparse="off")
-    other.unpack(packed(project, here.root / "kb.lorebind"), "docs")
+    other.knowledge_base("docs").unpack(packed(project, here.root / "kb.lorebind"))
     again = here.project("shop", folder="again", sparse="off")
-    again.unpack(packed(other, here.root / "again.lorebind"), "docs")
+    again.knowledge_base("docs").unpack(packed(other, here.root / "again.lorebind"))
 
     expected = sorted((row[0], row[1]) for row in answers(project))
     for store in (other, again):
@@ -229,7 +229,7 @@ def test_added_documents(here: Here) -> None:
     target = here.project("other")
     target.ingest("docs")
     target.add_documents("docs", [NOTE | {"text": "An old text."}, {"id": "own", "text": "Mine."}])
-    report = target.unpack(pack, "docs")
+    report = target.knowledge_base("docs").unpack(pack)
     assert "documents that were added here (1)" in report.notices[0]
     assert target.query("docs", "zebras").matches[0].text == NOTE["text"]
     states = {document.uri: document.state for document in target.documents("docs")}
@@ -253,7 +253,7 @@ def test_words_of_another_version_are_split_again(
         patch.setattr(terms, "VERSION", terms.VERSION + 1)
         pack = packed(project, here.root / "kb.lorebind")
     target = here.project("other")
-    target.unpack(pack, "docs")
+    target.knowledge_base("docs").unpack(pack)
     assert without_ids(target) == without_ids(project)
 
 
@@ -303,11 +303,11 @@ def test_stopped(here: Here, monkeypatch: pytest.MonkeyPatch, fails: str) -> Non
     with monkeypatch.context() as patch:
         patch.setattr(SqliteStore, "add", stop)
         with pytest.raises(type(error)):
-            target.unpack(pack, "docs")
+            target.knowledge_base("docs").unpack(pack)
     assert (answers(target), target.documents("docs")) == before
     run = target.knowledge_base("docs").runs()[0]
     assert (run.strategy, run.status) == ("unpack", "failed" if fails == "add" else "cancelled")
     with sqlite3.connect(target.config.root / ".lorebind" / "lorebind.db") as database:
         assert database.execute("select count(*) from catalog_indexes").fetchone() == (1,)
-    target.unpack(pack, "docs")
+    target.knowledge_base("docs").unpack(pack)
     assert without_ids(target) == without_ids(project)

@@ -47,7 +47,7 @@ def refused(target: Project, data: bytes, path: Path) -> str:
     path.write_bytes(data)
     before = answers(target), target.documents("docs")
     with pytest.raises(UsageError) as caught:
-        target.unpack(path, "docs")
+        target.knowledge_base("docs").unpack(path)
     assert (answers(target), target.documents("docs")) == before
     return str(caught.value)
 
@@ -225,7 +225,7 @@ def test_an_unchanged_copy_is_accepted(good: bytes, target: Project, tmp_path: P
     }
     path = tmp_path / "kb.lorebind"
     path.write_bytes(changed(good, lambda members: None))
-    assert target.unpack(path, "docs").documents["added"] == 13
+    assert target.knowledge_base("docs").unpack(path).documents["added"] == 13
 
 
 OF_OTHERS = {

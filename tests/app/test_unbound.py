@@ -62,8 +62,9 @@ def project(tmp_path: Path) -> Iterator[Project]:
 @pytest.mark.parametrize("place", PLACES)
 def test_nothing_is_bound(project: Project, place: dict[str, str]) -> None:
     """`explain` returns no bindings, and `unbound_by` the line that says so."""
-    assert project.explain(**place) == []
-    location = project.unbound_by(**place)
+    bindings = project.explain(**place)
+    assert bindings == []
+    location = bindings.unbound_by
     assert location is not None
     file = project.config.root / location.file
     assert "knowledge: []" in file.read_text("utf-8").splitlines()[location.line - 1]
@@ -74,7 +75,7 @@ def test_inner_scopes_bind_again(project: Project) -> None:
     (bound,) = project.explain(workflow="free", task="bound")
     assert bound.id == "guide"
     assert bound.provenance["top_k"].scope == "default"
-    assert project.unbound_by(agent="clerk") is None
+    assert project.explain(agent="clerk").unbound_by is None
 
 
 @pytest.mark.parametrize("place", PLACES)

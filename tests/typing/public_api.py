@@ -48,7 +48,7 @@ def faces(project: Project, model: BaseChatModel) -> None:
     assert_type(chain.invoke("Who?"), Answer)
     assert_type(project.citations().invoke({"messages": []}), Answer)
     assert_type(project.model("default"), BaseChatModel)
-    assert_type(project.unbound_by(agent="clerk"), Provenance | None)
+    assert_type(project.explain(agent="clerk").unbound_by, Provenance | None)
 
     project.retriever(topk=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     project.prompt("docs", k=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

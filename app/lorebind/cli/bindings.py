@@ -36,7 +36,7 @@ def explain(
     """Show every setting in effect, with the scope, file and line that set it."""
     with target_declarations(project) as loaded:
         resolved = loaded.explain(workflow=workflow, task=task, agent=agent)
-        scope = loaded.unbound_by(workflow=workflow, task=task, agent=agent)
+    scope = resolved.unbound_by
     if output is not Output.table:
         print_data({"bindings": resolved, "unbound_by": scope}, output)
         return

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lorebind.cli.inputs import input_values
+from lorebind.cli.inputs import declared_inputs, input_values
 from lorebind.cli.options import Output
 from lorebind.cli.printing import (
     counted,
@@ -58,7 +58,7 @@ def knowledge_bases(
     values = None
     declared = {}
     if workflow is not None and (inputs or not kb_id):
-        declared = project.workflow_inputs(workflow)  # reports an unknown workflow
+        declared = declared_inputs(project, workflow)  # reports an unknown workflow
     if inputs:
         if workflow is None:
             raise UsageError("--input belongs to a workflow; name it with --workflow")

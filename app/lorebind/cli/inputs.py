@@ -4,9 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lorebind_config.errors import UsageError
+from lorebind_config.errors import NotFoundError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from lorebind.cli.any_project import AnyProject
+
+
+def declared_inputs(project: AnyProject, workflow: str) -> dict[str, dict[str, Any]]:
+    """Return the inputs of a workflow by name, each with its `type` and whether `required`.
+
+    Raises:
+        NotFoundError: no such workflow.
+    """
+    inputs: dict[str, dict[str, dict[str, Any]]] = {
+        declared["id"]: declared["inputs"] for declared in project.workflows()
+    }
+    if workflow not in inputs:
+        raise NotFoundError(f"there is no workflow {workflow!r}; {did_you_mean(workflow, inputs)}")
+    return inputs[workflow]
 
 
 def input_values(
@@ -16,7 +33,7 @@ def input_values(
 
     Args:
         written: the pairs.
-        inputs: the workflow's inputs, see `Project.workflow_inputs`.
+        inputs: the workflow's inputs, see `declared_inputs`.
     """
     values: dict[str, Any] = {}
     for pair in written or ():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorebind.cli.inputs import answer_values, input_values
+from lorebind.cli.inputs import answer_values, declared_inputs, input_values
 from lorebind.cli.interrupts import completed_by
 from lorebind.cli.options import (
     InputsOption,
@@ -70,7 +70,7 @@ def run(
     if stream and output is Output.yaml:
         raise UsageError("--stream prints text or lines of JSON; use --output json")
     with open_target(project) as loaded:
-        takes = loaded.workflow_inputs(workflow)
+        takes = declared_inputs(loaded, workflow)
         if resumed:
             _check_kept(loaded, workflow)
         thread_id = thread or uuid.uuid4().hex

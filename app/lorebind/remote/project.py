@@ -15,7 +15,7 @@ from lorebind_knowledge.index.purging import OrphanedIndex
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lorebind_bindings import Provenance, ResolvedBinding
+    from lorebind_bindings.resolver import EffectiveBindings
     from lorebind_config.editing.applying import Applied
     from lorebind_knowledge.events import Extension
 
@@ -103,20 +103,15 @@ class RemoteProject(RemoteWorkflows):
 
     def explain(
         self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None
-    ) -> list[ResolvedBinding]:
-        from lorebind_bindings import ResolvedBinding
-
-        answer = self._server.get("/bindings", workflow=workflow, task=task, agent=agent)
-        return read(list[ResolvedBinding], answer["items"])
-
-    def unbound_by(
-        self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None
-    ) -> Provenance | None:
-        from lorebind_bindings import Provenance
+    ) -> EffectiveBindings:
+        from lorebind_bindings.resolver import EffectiveBindings, Provenance, ResolvedBinding
 
         answer = self._server.get("/bindings", workflow=workflow, task=task, agent=agent)
         scope = answer["unbound_by"]
-        return None if scope is None else read(Provenance, scope)
+        return EffectiveBindings(
+            read(list[ResolvedBinding], answer["items"]),
+            None if scope is None else read(Provenance, scope),
+        )
 
     def purge(self, *, dry_run: bool = True) -> list[OrphanedIndex]:
         answer = self._server.post_patiently("/purge", {"dry_run": dry_run})

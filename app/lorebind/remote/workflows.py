@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind.remote.connection import Connection, read, segment
-from lorebind_config.errors import NotFoundError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,13 +27,6 @@ class RemoteWorkflows:
         from lorebind_bindings.workflow.outline import WorkflowOutline
 
         return read(WorkflowOutline, self._server.get(_path(workflow)))
-
-    def workflow_inputs(self, workflow: str) -> dict[str, dict[str, Any]]:
-        infos = {workflow["id"]: workflow for workflow in self.workflows()}
-        if workflow not in infos:
-            hint = did_you_mean(workflow, infos)
-            raise NotFoundError(f"there is no workflow {workflow!r}; {hint}")
-        return read(dict, infos[workflow]["inputs"])
 
     def run(
         self,

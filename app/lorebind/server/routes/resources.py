@@ -63,10 +63,8 @@ async def explain_bindings(
     Without parameters, these are the bindings of the project. All bindings are on one page.
     `unbound_by` is the location of the `knowledge: []` that removes those of outer scopes, or null.
     """
-    project = server.project
-    rows = await project.aexplain(workflow=workflow, task=task, agent=agent)
-    unbound_by = await project.aunbound_by(workflow=workflow, task=task, agent=agent)
-    page = {"items": rows, "next": None, "previous": None, "unbound_by": unbound_by}
+    rows = await server.project.aexplain(workflow=workflow, task=task, agent=agent)
+    page = {"items": rows, "next": None, "previous": None, "unbound_by": rows.unbound_by}
     return conditional(request, as_data(page))
 
 
