@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from lorebind_knowledge.text.splitting import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from lorebind_knowledge.records import DocumentMatch
     from lorebind_knowledge.retrieval.query import Candidate
@@ -37,7 +37,7 @@ _Scored = TypeVar("_Scored", "Candidate", "DocumentMatch")
 
 
 def without_repeats(
-    matches: Iterable[DocumentMatch], most: int | None = None
+    matches: Iterable[DocumentMatch], limit: int | None = None
 ) -> list[DocumentMatch]:
     """Return the matches in their order, without near duplicates of an earlier match.
 
@@ -45,40 +45,42 @@ def without_repeats(
 
     Args:
         matches: the best first.
-        most: the maximum number of matches; later ones are not inspected. None means all.
+        limit: the maximum number of matches; later ones are not inspected. None means all.
     """
-    unique: list[tuple[DocumentMatch, list[str]]] = []
-    """Passages of which no two are near duplicates, and the uris of their duplicates' documents."""
+    unique: list[tuple[DocumentMatch, list[str], list[str]]] = []
+    """Passages of which no two are near duplicates, each with its words and the uris of the
+    documents of its duplicates."""
     runs = cache(_runs)
-    hashes: set[int] = set()
+    seen: set[str] = set()
     for match in matches:
-        words, known = words_of(match.text), len(hashes)
-        hashes.update(map(hash, _triples(words)))
-        count, new = max(len(words) - _RUN + 1, 0), len(hashes) - known
-        # Most passages share too few runs with all others together to be similar to one of them.
-        # Comparing hashes shows it faster; equal hashes of different runs only cost time.
-        rivals = unique if count - new >= SIMILAR * count else ()
-        alike = (uris for other, uris in rivals if _alike(runs(other.text), runs(match.text)))
+        words, before = words_of(match.text), len(seen)
+        seen.update(words)
+        # A run has few words. So a passage with more words that another one lacks has too many
+        # runs that the other one lacks. Comparing words takes far less time than comparing runs.
+        most = _RUN * (1 - SIMILAR) * len(words) + 1
+        alike = (
+            uris
+            for other, its_words, uris in (unique if len(seen) - before <= most else ())
+            if len(set(words).difference(its_words)) <= most
+            and _alike(runs(other.text), runs(match.text))
+        )
         original = next(alike, None)
         if original is not None:
             original.append(str(match.metadata.get("uri", "")))
-        elif len(unique) == most:
+        elif len(unique) == limit:
             break
         else:
-            unique.append((match, []))
+            unique.append((match, words, []))
     return [
         replace(match, metadata={**match.metadata, "also_in": sorted(set(uris))}) if uris else match
-        for match, uris in unique
+        for match, _, uris in unique
     ]
 
 
 def _runs(text: str) -> _Runs:
     """Return all three-word runs; the text itself if it has fewer words."""
-    return set(_triples(words_of(text))) or {(" ".join(text.split()),)}
-
-
-def _triples(words: list[str]) -> Iterator[tuple[str, str, str]]:
-    return zip(words, words[1:], words[2:], strict=False)
+    words = words_of(text)
+    return set(zip(words, words[1:], words[2:], strict=False)) or {(" ".join(text.split()),)}
 
 
 def _alike(runs: _Runs, other_runs: _Runs) -> bool:
