@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 from lorebind_config.declarations.ingestion import LOCAL
 from lorebind_config.errors import ReadOnlyError
 from lorebind_config.reading.make_part import PartEnvironment
-from lorebind_knowledge.catalog.call_rates import SharedPace
+from lorebind_knowledge.catalog.shared_pace import SharedPace
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
 from lorebind_knowledge.embedders.wrapper import (
     EmbedderWrapper,

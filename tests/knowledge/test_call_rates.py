@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from lorebind_config.reading.loading import build_project
-from lorebind_knowledge.catalog.call_rates import CallRates, SharedPace
+from lorebind_knowledge.catalog.call_rates import CallRates
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.schema import CATALOG
+from lorebind_knowledge.catalog.shared_pace import SharedPace
 from lorebind_knowledge.database.databases import PostgresDatabase
 from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.embedders.base import Fingerprint, embed_query

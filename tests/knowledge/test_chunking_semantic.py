@@ -20,7 +20,7 @@ from lorebind_knowledge.chunking.semantic import (
     pack,
     segments,
 )
-from lorebind_knowledge.chunking.strategies import SemanticDeclaration
+from lorebind_knowledge.chunking.semantic_settings import SemanticDeclaration
 from tests.density import examples
 
 from .chunking_texts import TEXTS, check_promises, headings

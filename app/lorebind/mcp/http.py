@@ -13,14 +13,14 @@ from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.types import Receive, Scope, Send
 
     from lorebind.mcp.list_changes import ListChanges
+    from lorebind.mcp.server import LogFailure
     from lorebind.project import Project
-    from lorebind.server.server import Server
 
 
 class McpEndpoint:
@@ -30,8 +30,19 @@ class McpEndpoint:
     guard has checked host, token, tenant and rate before.
     """
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(
+        self,
+        project: Project,
+        of_tenant: Callable[[str], Awaitable[Project]],
+        log_failure: LogFailure,
+    ) -> None:
+        """
+        Args:
+            project: the project that the files declare.
+            of_tenant: returns the project as a tenant sees it.
+            log_failure: logs unexpected errors.
+        """
+        self._project, self._of_tenant, self._log_failure = project, of_tenant, log_failure
         self._starting = asyncio.Lock()
         self._running: asyncio.Task[None] | None = None
         self._manager: StreamableHTTPSessionManager | None = None
@@ -82,14 +93,14 @@ class McpEndpoint:
         from lorebind.mcp.list_changes import ListChanges
         from lorebind.mcp.server import make_server
 
-        server, self._changes = self._server, ListChanges()
-        served = make_server(server.project, self._of_caller, server.log_failure, self._listen)
+        self._changes = ListChanges()
+        served = make_server(self._project, self._of_caller, self._log_failure, self._listen)
         return StreamableHTTPSessionManager(served, json_response=True, stateless=True)
 
     @asynccontextmanager
     async def _of_caller(self, context: Any) -> AsyncIterator[Project]:
         with self._as_caller(context) as name:
-            yield await self._server.projects.of(name)
+            yield await self._of_tenant(name)
 
     async def _listen(self, context: Any, params: Any) -> Any:
         assert self._changes is not None
@@ -101,7 +112,7 @@ class McpEndpoint:
         """Enter the tenant of the caller, and return its name."""
         caller = context.request.scope["state"]["caller"]
         with nullcontext() if caller.tenant is None else tenant(caller.tenant):
-            yield self._server.project.config.tenant
+            yield self._project.config.tenant
 
 
 async def _run(

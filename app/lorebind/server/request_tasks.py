@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive
 
     from lorebind.server.problems import ProblemError
-    from lorebind.server.server import Server
 
 T = TypeVar("T")
 
@@ -88,7 +87,7 @@ class Connected:
 
 async def while_connected(
     request: Request,
-    server: Server,
+    connected: Connected,
     work: Coroutine[Any, Any, T],
     stopped: ProblemError,
     answer: Callable[[T], Response],
@@ -97,13 +96,13 @@ async def while_connected(
 
     Args:
         request: the request to answer.
-        server: the server that received it.
+        connected: the running work of the server.
         work: the work.
         stopped: the problem if the server stops first.
         answer: makes the answer from the result.
     """
     try:
-        result = await server.connected.do(request.receive, work)
+        result = await connected.do(request.receive, work)
     except ClientDisconnect:
         return Response(status_code=_GONE)
     except StoppedError:

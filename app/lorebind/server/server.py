@@ -80,7 +80,7 @@ class Server:
         """Documents that are being deleted."""
         self.connected = Connected()
         self.readiness = Readiness(project, self.database)
-        self.mcp = McpEndpoint(self)
+        self.mcp = McpEndpoint(project, self.projects.of, self.log_failure)
         self.is_draining = False
         """Whether it is about to stop."""
         self.starting: asyncio.Task[None] | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,27 +20,6 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.running import Context
     from lorebind_config.declarations.tasks import TaskBase
     from lorebind_config.templates import Reference
-
-_MOST = 1024
-"""Maximum number of outcomes that a project caches."""
-
-
-class TaskCache:
-    """Outcomes by cache key, each with an expiry time."""
-
-    def __init__(self) -> None:
-        self._entries: dict[str, tuple[float, Outcome]] = {}
-
-    def get(self, key: str) -> Outcome | None:
-        until, outcome = self._entries.get(key, (0.0, None))
-        return outcome if until > time.monotonic() else None
-
-    def put(self, key: str, outcome: Outcome, seconds: float) -> None:
-        # Puts it at the end, because the first entries are dropped.
-        self._entries.pop(key, None)
-        self._entries[key] = time.monotonic() + seconds, outcome
-        while len(self._entries) > _MOST:
-            del self._entries[next(iter(self._entries))]
 
 
 def cached(context: Context) -> Outcome | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lorebind_bindings.retrieving import Verdict
+
+_MOST = 1024
+"""Maximum number of outcomes that a project caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +178,21 @@ def together(parts: Iterable[Outcome]) -> Outcome:
         updates=[update for part in every for update in part.updates],
         blocks={name: text for part in every for name, text in part.blocks.items()},
     )
+
+
+class TaskCache:
+    """Outcomes by cache key, each with an expiry time."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, tuple[float, Outcome]] = {}
+
+    def get(self, key: str) -> Outcome | None:
+        until, outcome = self._entries.get(key, (0.0, None))
+        return outcome if until > time.monotonic() else None
+
+    def put(self, key: str, outcome: Outcome, seconds: float) -> None:
+        # Puts it at the end, because the first entries are dropped.
+        self._entries.pop(key, None)
+        self._entries[key] = time.monotonic() + seconds, outcome
+        while len(self._entries) > _MOST:
+            del self._entries[next(iter(self._entries))]

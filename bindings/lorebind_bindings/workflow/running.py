@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.inputs import running_scope
-from lorebind_bindings.workflow.caching import TaskCache
+from lorebind_bindings.workflow.results import TaskCache
 from lorebind_config.checks.named_code import named_part
 from lorebind_config.declarations.flow import Flow
 from lorebind_config.errors import LorebindError, UsageError

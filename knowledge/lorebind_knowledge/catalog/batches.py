@@ -245,16 +245,6 @@ def release_texts(sql: Sql, batch: str, keys: Collection[str], *, done: bool) ->
         _finish(sql, batch)
 
 
-def clear(sql: Sql, lease: str, number: int) -> None:
-    """Remove the batches of a lease and of earlier ones of the same name.
-
-    A worker that embeds one of them stores its vectors nevertheless.
-    """
-    ours = "lease = :lease and number <= :number"
-    sql.run(f"delete from catalog_batches where {ours}", lease=lease, number=number)
-    sql.run(f"delete from catalog_claims where until < {sql.now}")
-
-
 def _finish(sql: Sql, batch: str, error: Mapping[str, str] | None = None) -> None:
     sql.run(
         "update catalog_batches set done = 1, error = :error where id = :batch",

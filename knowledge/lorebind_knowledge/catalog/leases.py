@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lorebind_config.errors import LeaseLostError, StoreError
 from lorebind_config.namespace import digest
-from lorebind_knowledge.catalog import batches
 from lorebind_knowledge.database import postgres_connections
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def take(
             **values,
         )
         if taken:
-            batches.clear(sql, name, taken[0][0])
+            _clear_batches(sql, name, taken[0][0])
     return Lease(namespace, taken[0][0], seconds) if taken else None
 
 
@@ -159,4 +158,14 @@ def _set_end(database: Database, lease: Lease, seconds: float) -> None:
             number=lease.number,
         )
         if seconds < 0:
-            batches.clear(sql, lease.name, lease.number)
+            _clear_batches(sql, lease.name, lease.number)
+
+
+def _clear_batches(sql: Sql, lease: str, number: int) -> None:
+    """Remove the batches of a lease and of earlier ones of the same name.
+
+    A worker that embeds one of them stores its vectors nevertheless.
+    """
+    ours = "lease = :lease and number <= :number"
+    sql.run(f"delete from catalog_batches where {ours}", lease=lease, number=number)
+    sql.run(f"delete from catalog_claims where until < {sql.now}")

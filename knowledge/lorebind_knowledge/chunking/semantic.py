@@ -21,7 +21,7 @@ from lorebind_knowledge.text.splitting import sentence_starts
 
 if TYPE_CHECKING:
     from lorebind_knowledge.chunking.changes import Embed
-    from lorebind_knowledge.chunking.strategies import SemanticDeclaration
+    from lorebind_knowledge.chunking.semantic_settings import SemanticDeclaration
 
 HEADING, PARAGRAPH, ITEM, NOTHING = 1.0, 0.5, 0.25, 0.0
 """Strengths of the border before a segment, from 0 to 1."""

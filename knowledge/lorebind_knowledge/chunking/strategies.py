@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
-from lorebind_config.declarations.base import Fault, RefusedError, Settings
+from lorebind_config.declarations.base import Fault, RefusedError
 from lorebind_config.declarations.knowledge_bases import ChunkerBase
 from lorebind_knowledge.chunking.joining import JoiningChunker
 from lorebind_knowledge.chunking.recursive import JSON, PARAGRAPHS, RecursiveChunker, code_chunker
 from lorebind_knowledge.chunking.sections import HTML, MARKDOWN, SectionChunker
+from lorebind_knowledge.chunking.semantic_settings import SemanticDeclaration
 from lorebind_knowledge.chunking.windows import WindowChunker
 
 if TYPE_CHECKING:
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 DEFAULTS = {"characters": (800, 120), "tokens": (200, 30)}
 """Size and overlap for each unit; both pairs are about equally long in English text."""
 DEFAULT_UNIT = "characters"
-THRESHOLDS = {
-    "percentile": 90.0,
-    "standard_deviation": 1.5,
-    "interquartile": 1.5,
-    "gradient": 90.0,
-}
-_PERCENTAGES = ("percentile", "gradient")
 _MEASURES = ("size", "overlap", "unit")
 
 Language: TypeAlias = Literal[
@@ -67,10 +61,6 @@ Language: TypeAlias = Literal[
 # So the values below may have any type.
 
 
-def _usual_threshold(data: dict[str, Any]) -> float:
-    return THRESHOLDS.get(data["breakpoints"], THRESHOLDS["percentile"])
-
-
 def _usual_unit(data: dict[str, Any]) -> Any:
     return "tokens" if data["strategy"] == "token" else DEFAULT_UNIT
 
@@ -82,63 +72,6 @@ def _usual_size(data: dict[str, Any]) -> int:
 def _usual_overlap(data: dict[str, Any]) -> int:
     size, (_, usual) = data["size"], DEFAULTS.get(data["unit"], DEFAULTS[DEFAULT_UNIT])
     return size // 8 if isinstance(size, int) and size <= usual else usual
-
-
-class SemanticDeclaration(Settings):
-    """Settings that decide where the strategy `semantic` ends a chunk."""
-
-    model_config = ConfigDict(
-        json_schema_extra={  # the same as `_threshold_fits`
-            "if": {
-                "properties": {"breakpoints": {"enum": list(_PERCENTAGES)}},
-            },
-            "then": {"properties": {"threshold": {"maximum": 100}}},
-        }
-    )
-    label: ClassVar[str] = "semantic chunking"
-
-    breakpoints: Literal["percentile", "standard_deviation", "interquartile", "gradient"] = Field(
-        "percentile",
-        description="How to find changes of subject, which end a chunk: by percentile, by "
-        "standard deviations above the mean, by interquartile ranges above the upper quartile, or "
-        "by the steepest rises.",
-    )
-    threshold: float = Field(
-        default_factory=_usual_threshold,
-        ge=0,
-        le=1000,
-        description="Minimum change of subject that ends a chunk. For `percentile` and `gradient`: "
-        "the percentage of changes that are smaller; default 90. Otherwise: the number of "
-        "deviations or ranges; default 1.5.",
-    )
-    structural_weight: float = Field(
-        0.2,
-        ge=0,
-        le=1,
-        description="Weight of headings, paragraphs and list items against changes in meaning.",
-    )
-    window: int = Field(
-        3, ge=1, le=20, description="Number of sentences to compare before and after each gap."
-    )
-    min_tokens: int = Field(
-        32, ge=1, le=4096, description="Chunks with fewer tokens are joined with a neighbor."
-    )
-    max_tokens: int = Field(
-        256, ge=64, le=8192, description="Maximum number of tokens (o200k_base) per chunk."
-    )
-
-    @model_validator(mode="after")
-    def _threshold_fits(self) -> SemanticDeclaration:
-        faults = []
-        if self.breakpoints in _PERCENTAGES and self.threshold > 100:
-            hint = f"expected 0 to 100, because breakpoints is {self.breakpoints!r}"
-            faults.append(Fault(f"threshold is {self.threshold:g}", hint, ("threshold",)))
-        if self.min_tokens >= self.max_tokens:
-            hint = f"expected less than max_tokens, which is {self.max_tokens}"
-            faults.append(Fault(f"min_tokens is {self.min_tokens}", hint, ("min_tokens",)))
-        if faults:
-            raise RefusedError(faults)
-        return self
 
 
 def _when(strategy: str, **then: Any) -> dict[str, Any]:

@@ -110,13 +110,14 @@ async def answer(
                 request, server, events, "an answer failed", stopped, close=parts.aclose
             )
 
-        return await while_connected(request, server, begun(stream, seconds), stopped, follow)
+        beginning = begun(stream, seconds)
+        return await while_connected(request, server.connected, beginning, stopped, follow)
 
     def whole(answer: Answer) -> Response:
         return json_response(_data(answer), headers={"Vary": "Accept"})
 
     work = place.agenerate(body.question, **body.arguments)
-    return await while_connected(request, server, work, stopped, whole)
+    return await while_connected(request, server.connected, work, stopped, whole)
 
 
 async def _events(stream: AnswerStream, parts: Ahead[str]) -> AsyncGenerator[bytes, None]:

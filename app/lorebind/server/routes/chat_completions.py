@@ -240,7 +240,8 @@ async def complete(
                 request, server, chunks, "an answer failed", stopped, _error, parts.aclose
             )
 
-        return await while_connected(request, server, begun(stream, seconds), stopped, follow)
+        beginning = begun(stream, seconds)
+        return await while_connected(request, server.connected, beginning, stopped, follow)
 
     def whole(answer: Answer) -> Response:
         text = answer.text + _sources(answer, body)
@@ -252,7 +253,7 @@ async def complete(
         )
 
     return await while_connected(
-        request, server, place.agenerate(question, **arguments), stopped, whole
+        request, server.connected, place.agenerate(question, **arguments), stopped, whole
     )
 
 

@@ -286,7 +286,9 @@ async def _answer(
             return json_response(as_data(result), headers=headers)
         return json_response(as_data(result), 202, headers | {"Location": place})
 
-    return await while_connected(request, server, run.unread(), stopped(thread_id), answer)
+    return await while_connected(
+        request, server.connected, run.unread(), stopped(thread_id), answer
+    )
 
 
 def _check_tasks(
