@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from starlette.datastructures import Headers
+
 from lorebind.server.middleware.callers import Callers, Rates
+from lorebind.server.problems import ProblemError
 from lorebind.server.state.tables import TABLES
 from lorebind.server.state.tokens import Tokens
 from lorebind_config.declarations.project import RateLimitDeclaration
@@ -59,6 +63,24 @@ class Counting(Tokens):
         self.reads += 1
         time.sleep(0.05)
         return super().all()
+
+
+async def test_only_a_known_caller_is_prepared_for() -> None:
+    """Others could choose what is read before their token is checked."""
+    tokens, prepared = Tokens(EmbeddedDatabase(None, TABLES)), list[str | None]()
+    _, alone = tokens.create("alone", "read", ["ann"])
+    _, several = tokens.create("several", "read", ["ann", "bob"])
+    callers = Callers(tokens, prepare=prepared.append)
+    await callers.of(Headers({"authorization": f"Bearer {alone}"}), "/x")
+    assert prepared == []  # no token is known yet
+    for text, name in (
+        *((alone, None), (several, "bob"), (several, None), (several, "eve")),
+        *(("lorebind_x_y", "ann"), (f"{alone}x", "ann")),
+    ):
+        headers = {"authorization": f"Bearer {text}"} | ({"x-tenant-id": name} if name else {})
+        with suppress(ProblemError):
+            await callers.of(Headers(headers), "/x")
+    assert prepared == ["ann", "bob"]
 
 
 async def test_a_flood_of_wrong_tokens_costs_nothing() -> None:
