@@ -61,21 +61,33 @@ export const table = (heads, rows, numeric = []) =>
 
 /** Items of a list in pages, `rows` shows those of a page; `load` begins again with the first one. */
 export function paged(read, rows, none, signal) {
-  const out = el("div", { class: "stack", "aria-live": "polite" });
+  const out = el("div", { "aria-live": "polite" });
   let cursors = [undefined];
+  let following = null;
+  const before = button(words.pages.before, () => turn(() => cursors.pop()));
+  const next = button(words.pages.next, () => turn(() => cursors.push(following)));
+  const number = el("span", { class: "small quiet" });
+  const pager = el("div", { class: "row", hidden: true }, before, next, number);
   async function draw() {
     try {
       const page = await read(cursors.at(-1));
-      show(out, page.items.length ? rows(page.items) : none(), (page.next || cursors.length > 1) && el("div", { class: "row" },
-        button(words.pages.before, () => (cursors.pop(), draw()), { disabled: cursors.length < 2 }),
-        button(words.pages.next, () => (cursors.push(page.next), draw()), { disabled: !page.next }),
-        el("span", { class: "small quiet" }, words.pages.number(cursors.length))));
+      following = page.next;
+      show(out, page.items.length ? rows(page.items) : none());
     } catch (error) {
       if (!signal.aborted) show(out, alertOf(error.message));
     }
+    number.textContent = words.pages.number(cursors.length);
+    pager.hidden = !following && cursors.length < 2;
+    before.disabled = cursors.length < 2;
+    next.disabled = !following;
   }
-  const load = () => ((cursors = [undefined]), draw());
-  return { element: out, load, again: draw };
+  const turn = (change) => {
+    before.disabled = next.disabled = true; // until the page is there
+    change();
+    return draw();
+  };
+  const load = () => turn(() => (cursors = [undefined]));
+  return { element: el("div", { class: "stack" }, out, pager), load, again: draw };
 }
 
 /** A message that a screen reader reads out. */

@@ -46,7 +46,6 @@ PROJECT = {
     ],
 }
 _LINES = 50_000
-_PORT = 8719
 
 
 def write(folder: Path, documents: int) -> None:
@@ -159,18 +158,15 @@ def main() -> None:
     folder = options.folder or Path(temporary.name) / "large"
     if not (folder / "lorebind.yaml").exists():
         write(folder, options.documents)
-    asyncio.run(ingest(folder))
+    if not (folder / ".lorebind").exists():
+        asyncio.run(ingest(folder))
     command = [str(Path(sys.executable).with_name("lorebind")), "serve", "--project", str(folder)]
-    with subprocess.Popen([*command, "--port", str(_PORT)]) as server:
-        url = f"http://127.0.0.1:{_PORT}"
+    with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as server:
         try:
-            for _ in range(600):
-                try:
-                    if httpx.get(f"{url}/readyz").is_success:
-                        break
-                except httpx.TransportError:
-                    pass
-                time.sleep(0.2)
+            assert server.stdout is not None
+            url = server.stdout.readline().removeprefix("serving at ").strip()
+            while not httpx.get(f"{url}/readyz", timeout=120).is_success:
+                time.sleep(0.1)
             measure(url)
         finally:
             server.terminate()
