@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from lorebind_config.dates import is_date
 from lorebind_config.filters import compile_filter
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     """A function that takes rows and returns them with their metadata as JSON, in any order."""
 
 _KEPT = 32
+_CUTS = {"$gt": bisect_right, "$gte": bisect_left, "$lt": bisect_left, "$lte": bisect_right}
+"""Where an operator cuts sorted dates: what is greater begins there, what is less ends there."""
 _DIGITS = re.compile(r"([0-9]{1,18})")
 
 
@@ -39,6 +43,20 @@ class _Column(NamedTuple):
     """Metadata with only this field, one per distinct value; empty for a missing field."""
     kind_of: NDArray[np.int32]
     """The position in `kinds` for each row."""
+    dates: list[str]
+    """The dates among the values, sorted, so that a range of many times takes no time."""
+    date_at: NDArray[np.int32]
+    """The position in `kinds` for each date."""
+
+    def within(self, limits: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Return for each of `kinds` whether it is a date within limits that are dates."""
+        first, last = 0, len(self.dates)
+        for sign, limit in limits.items():
+            cut = _CUTS[sign](self.dates, limit)
+            first, last = (max(first, cut), last) if "g" in sign else (first, min(last, cut))
+        verdicts: NDArray[np.bool_] = np.zeros(len(self.kinds), np.bool_)
+        verdicts[self.date_at[first:last]] = True
+        return verdicts
 
 
 class Masks:
@@ -67,7 +85,7 @@ class Masks:
         """Return the numbers of the vectors whose chunks pass the filter, in ascending order.
 
         Args:
-            where: a well-formed filter.
+            where: a filter that `resolved` has returned.
             fetch: reads the metadata of rows.
         """
         key = json.dumps(where, default=_plain)
@@ -83,7 +101,7 @@ class Masks:
         """Return the same numbers, without those of older versions of a document.
 
         Args:
-            where: a well-formed filter. Only what passes is a version.
+            where: a filter that `resolved` has returned. Only what passes is a version.
             versions: which chunks are versions of the same document, and what orders them.
             fetch: reads the metadata of rows.
         """
@@ -123,6 +141,8 @@ class Masks:
             if len(self._columns) >= _KEPT:
                 self._columns = {}
             self._columns[name] = column
+        if condition.keys() <= _CUTS.keys() and all(map(is_date, condition.values())):
+            return column.within(condition)[column.kind_of]
         allows = compile_filter({name: condition})
         verdicts = np.fromiter(map(allows, column.kinds), np.bool_, len(column.kinds))
         return verdicts[column.kind_of]
@@ -147,7 +167,14 @@ def _column(name: str, metadata: Iterable[Any]) -> _Column:
         key = repr(only)
         kinds.setdefault(key, only)
         kind_of.append(numbers.setdefault(key, len(numbers)))
-    return _Column(list(kinds.values()), np.array(kind_of, np.int32))
+    values = (only.get(name) for only in kinds.values())
+    dates = sorted((str(date), at) for at, date in enumerate(values) if is_date(date))
+    return _Column(
+        list(kinds.values()),
+        np.array(kind_of, np.int32),
+        [date for date, _ in dates],
+        np.array([at for _, at in dates], np.int32),
+    )
 
 
 def _newest(metadata: Sequence[Mapping[str, Any]], versions: VersionsDeclaration) -> list[int]:
