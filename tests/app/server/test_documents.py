@@ -225,12 +225,12 @@ async def test_a_deletion_may_take_longer_than_a_request(
     deleted: list[str] = []
 
     async def slowly(*_: Any) -> None:
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1.2)
         deleted.append(what)
 
     monkeypatch.setattr("lorebind.knowledge_base.changing.delete_all", slowly)
     monkeypatch.setattr("lorebind.knowledge_base.changing.delete_document", slowly)
-    async with served(tmp_path, seconds=0.4) as here, here.client() as api:
+    async with served(tmp_path, seconds=1) as here, here.client() as api:
         where = {"documents": HERE, "a knowledge base": "/knowledge-bases/tours"}.get(what)
         if what == "a knowledge base":
             await api.put("/knowledge-bases/tours", json=TOURS)

