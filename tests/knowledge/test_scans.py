@@ -17,7 +17,7 @@ from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders import formats
 from lorebind_knowledge.loaders.base import Anchor, Heading, LoadedDocument
 from lorebind_knowledge.loaders.registry import can_load, load_document
-from lorebind_knowledge.loaders.scans.layout import Line, in_reading_order
+from lorebind_knowledge.loaders.scans.layout import Line, in_reading_order, upright
 from lorebind_knowledge.loaders.scans.pages import with_pages
 from lorebind_knowledge.loaders.scans.recognition import model_files
 from lorebind_knowledge.sources.folder.files import FileSource
@@ -63,6 +63,25 @@ def test_slanted_lines() -> None:
         for number, top in enumerate((0, 26, 52))
     ]
     assert in_reading_order(slanted[::-1]) == "line 0\nline 1\nline 2"
+
+
+def test_columns_of_a_skewed_page() -> None:
+    """Columns are told apart although their gap leans by more than its width."""
+
+    def turned(x: float, y: float) -> tuple[float, float]:
+        return x - 0.02 * y, y + 0.02 * x
+
+    boxes, texts = [], []
+    for row in range(40):
+        for left in (0, 400):
+            top, right = 26 * row, left + 385
+            corners = [(left, top), (right, top), (right, top + 20), (left, top + 20)]
+            boxes.append([turned(x, y) for x, y in corners])
+            texts.append(f"{left} {row}")
+    text = in_reading_order([*map(Line.of, upright(boxes), texts)])
+    assert (
+        text.split() == " ".join(f"{left} {row}" for left in (0, 400) for row in range(40)).split()
+    )
 
 
 def test_texts_of_pages() -> None:

@@ -55,6 +55,11 @@ _PICTURES = {
     "pdf": "lorebind_knowledge.loaders.scans.pictures:pdf_pictures",
     "image": "lorebind_knowledge.loaders.scans.pictures:image_pictures",
 }
+_MOST_KEPT = {"scan": 0.8}
+"""The share of its memory that a process may have used to read another document, by format.
+
+OCR returns what a page has taken, and loading its models again takes seconds; otherwise a half.
+"""
 FORMATS = frozenset(_LOADERS)
 """Formats of libraries that need limits, PDF with tables, and the extractors of HTML."""
 
@@ -90,7 +95,8 @@ def main(max_memory: int) -> None:
             about, text = _answer(job, data, max_memory)
         del data
         # Memory that the process keeps would be missing for the next job.
-        about["last"] = _peak() * 2 > max_memory
+        most = _MOST_KEPT.get(job["form"], 0.5)
+        about["last"] = _peak() > most * max_memory
         head = json.dumps(about).encode()
         _send(answers, LENGTHS.pack(len(head), len(text)), head, text)
         if about["last"]:

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 _LEAST_LINES = 3
 """Number of lines on each side of a gap between columns."""
 _LONG_LINE = 8.0
 """Lines of columns are that many times as long as high; shorter ones are cells of a table."""
-_GUTTER = 0.4
+_GUTTER = 0.2
 """Width of the gap between columns, in heights of a line."""
 _PARAGRAPH_GAP = 0.8
 """Height of the gap between paragraphs, in heights of a line."""
 _SAME_ROW = 0.5
 """Share of its height by which a line overlaps another one of the same row."""
+
+
+Box: TypeAlias = Sequence[Sequence[float]]
+"""The corners of a rectangle that may be slanted: from the upper left, clockwise."""
 
 
 class Line(NamedTuple):
@@ -32,7 +36,7 @@ class Line(NamedTuple):
     text: str
 
     @classmethod
-    def of(cls, corners: Sequence[Sequence[float]], text: str) -> Line:
+    def of(cls, corners: Box, text: str) -> Line:
         """Return the line in a box whose corners begin at the upper left, clockwise.
 
         On a skewed page, the right end of a line can be as high as the middle of the next one, so
@@ -47,6 +51,20 @@ class Line(NamedTuple):
     @property
     def height(self) -> float:
         return max(self.bottom - self.top, 1.0)
+
+
+def upright(boxes: Sequence[Box]) -> list[Box]:
+    """Return boxes turned back by the angle at which the page was scanned.
+
+    Otherwise the lines of a column reach over the gap to the next column further down.
+    """
+    slopes = [
+        (right[1] - left[1]) / (right[0] - left[0])
+        for left, right, _, low_left in boxes
+        if right[0] - left[0] > _LONG_LINE * abs(low_left[1] - left[1])
+    ]
+    slope = median(slopes) if slopes else 0.0
+    return [[(x + slope * y, y - slope * x) for x, y in box] for box in boxes]
 
 
 def in_reading_order(lines: Sequence[Line]) -> str:

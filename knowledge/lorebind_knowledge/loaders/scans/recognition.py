@@ -15,7 +15,7 @@ from typing import Any
 from lorebind_config.errors import SourceError
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.loaders.base import LoadedDocument, well_formed
-from lorebind_knowledge.loaders.scans.layout import Line, in_reading_order
+from lorebind_knowledge.loaders.scans.layout import Line, in_reading_order, upright
 from lorebind_knowledge.loaders.scans.pictures import MOST_SIDE
 
 _MODELS = ("det", "rec", "cls")
@@ -47,7 +47,7 @@ def recognize(data: bytes, uri: str, model: str = "") -> LoadedDocument:
             raise MemoryError from error
         raise
     boxes, texts = result.boxes, result.txts
-    lines = [] if boxes is None else [*map(Line.of, boxes.tolist(), texts or ())]
+    lines = [] if boxes is None else [*map(Line.of, upright(boxes.tolist()), texts or ())]
     return LoadedDocument(well_formed(in_reading_order(lines)), uri, format="scan")
 
 
