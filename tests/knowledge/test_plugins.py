@@ -178,7 +178,7 @@ def test_mistakes_in_what_a_plugin_declares_have_their_place(site: Path, root: P
         "lorebind.yaml:5:18: vector database type 'acmee' is not supported; did you mean 'acme'; "
         "known: acme, langchain, memory, pgvector, qdrant, sqlite",
         "lorebind.yaml:11:28: unknown key 'fil'; did you mean 'file'; known: file, max_bytes, "
-        "metadata, on_textless_pages, type",
+        "max_scan_bytes, metadata, ocr, on_textless_pages, type",
         "lorebind.yaml:13:17: chunking strategy 'acmi' is not supported; did you mean 'acme'; "
         "known: acme, code, fixed, html, json, markdown, recursive_text_splitter, semantic, token",
     ]

@@ -31,7 +31,7 @@ _OF_SOURCES = "max_bytes max_scan_bytes metadata on_textless_pages ocr"
 
 ALLOWED: Mapping[str, str] = {
     "KnowledgeBaseDeclaration": "id description embedder sparse vector_db ingest sources language"
-    " chunking preprocess retrieval metadata weak_below keep",
+    " chunking preprocess retrieval metadata weak_below keep tool_filters",
     "InlineSource": f"type documents {_OF_SOURCES}",
     "SourceMetadata": "static from_path from_document types text_columns metadata_columns"
     " metadata_keys",
