@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,6 +120,10 @@ def test_a_page_that_takes_too_long(folder: Path, monkeypatch: pytest.MonkeyPatc
     (docs / "scan.png").write_bytes(image_bytes([scan("Never seen")]))
     with open_project(folder) as project:
         report = project.knowledge_base("docs").ingest(allow_mass_delete=True)
+        assert report.documents["removed"] == 4
+        catalog = sqlite3.connect(folder / ".lorebind" / "lorebind.db")
+        assert catalog.execute("select uri from catalog_recognized").fetchall() == []
+        catalog.close()
         assert report.textless_pages == {"docs/cellar.pdf": 1}
         (notice,) = report.notices
         assert notice.startswith("docs/cellar.pdf, page 2: the text is not recognized: ")

@@ -361,12 +361,9 @@ def _as_served(failed: DocumentEntry, served: DocumentEntry | None) -> DocumentE
 
 
 def remove_documents(sql: Sql, key: IndexKey, uris: Sequence[str]) -> None:
-    """Delete documents' rows within a transaction."""
-    sql.run(
-        f"delete from catalog_documents where {HERE} and uri in (:*uris)",
-        **place(key),
-        uris=list(uris),
-    )
+    """Delete documents' rows, and what OCR recognized in them, within a transaction."""
+    for rows in (f"catalog_documents where {HERE}", f"catalog_recognized where {OURS}"):
+        sql.run(f"delete from {rows} and uri in (:*uris)", **place(key), uris=list(uris))
 
 
 _DOCUMENT_TYPES = tuple(

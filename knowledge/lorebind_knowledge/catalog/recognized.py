@@ -51,17 +51,6 @@ class RecognizedPages:
                 pages=list(pages),
             )
 
-    def forget_removed(self, namespace: Namespace) -> None:
-        """Delete the pages of documents that are no longer in any index of the knowledge base."""
-        with self._database.writing() as sql:
-            sql.run(
-                f"delete from catalog_recognized where {OURS} and not exists (select 1"
-                " from catalog_documents as document where document.tenant = :tenant"
-                " and document.project = :project and document.scope = :scope"
-                " and document.kb = :kb and document.uri = catalog_recognized.uri)",
-                **owner(namespace),
-            )
-
     def clear(self, namespace: Namespace) -> None:
         """Delete all pages of a knowledge base."""
         with self._database.writing() as sql:
