@@ -67,6 +67,7 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     "MediaTranscriptSource": dict.fromkeys(
         ("path", "paths", "exclude", "respect_gitignore"), _READS
     ),
+    "SourceMetadata": {"sidecar": _READS},
     "OcrSettings": {"model": _READS},
     "FetchConfig": {
         "allow": "it would reach private networks",

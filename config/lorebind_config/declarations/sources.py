@@ -1,9 +1,9 @@
 """`sources:` the locations of documents, and `loading:` the limits of reading them."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from lorebind_config.declarations.base import (
     OUTSIDE,
@@ -101,6 +101,17 @@ ValueType: TypeAlias = Literal["string", "number", "boolean", "date", "list"]
 """The type of a value in metadata."""
 
 
+Sidecar: TypeAlias = Annotated[
+    str,
+    Matching(
+        r"\*[^*?\[\]{}/\\]*\.json",
+        "{!r} is not the name of a JSON file next to a document",
+        "write '*' for the name of the document and then the rest, as in '*.meta.json'",
+    ),
+]
+"""The names of the files with metadata of one document."""
+
+
 class SourceMetadata(Settings):
     """Metadata that a source adds to the passages of its documents."""
 
@@ -114,6 +125,12 @@ class SourceMetadata(Settings):
         description="A pattern that reads values from the uri of a document, which for a file is "
         "its path relative to the project folder: `docs/{team}/{year}/*.md`. Whole numbers and "
         "true and false get their type; all others are text.",
+    )
+    sidecar: Sidecar | None = Field(
+        None,
+        description="Files with the metadata of one document each, an object of JSON, such as "
+        "`*.meta.json`; `*` is the name of the document next to it, with or without its extension: "
+        "`a.md.meta.json` or `a.meta.json`. For files of the project folder.",
     )
     from_document: list[DocumentField] = Field(
         default_factory=list,
@@ -221,6 +238,19 @@ class SourceBase(Declaration):
     metadata: SourceMetadata | None = Field(
         None, description="Values added to the metadata of its passages, to filter by."
     )
+
+    @model_validator(mode="after")
+    def _has_files_for_sidecars(self) -> Self:
+        if self.metadata is not None and self.metadata.sidecar and not self.has_files:
+            message = "only files of the project folder have a sidecar"
+            hint = "omit it, or use markdown_glob or file_glob"
+            raise refused(message, hint, "metadata", "sidecar")
+        return self
+
+    @property
+    def has_files(self) -> bool:
+        """Whether it reads files of the project folder."""
+        return False
 
     @property
     def size_limit(self) -> SizeLimit:

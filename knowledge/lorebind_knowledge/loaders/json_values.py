@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
     LoadedDocument,
     Record,
@@ -16,6 +15,7 @@ from lorebind_knowledge.loaders.base import (
     well_formed,
 )
 from lorebind_knowledge.loaders.rows import add_record, values_of
+from lorebind_knowledge.text.json_text import parsed_json
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.sources import SourceMetadata
@@ -79,29 +79,6 @@ def _document(
 
     text = joined(lines(), uri)
     return LoadedDocument(text, title or title_of(uri), format=form, records=tuple(records))
-
-
-def parsed_json(text: str, uri: str, number: int | None = None) -> Any:
-    """Parse JSON.
-
-    Args:
-        text: the whole document, or one line of it.
-        uri: the document, for messages.
-        number: the line number, if it is one line.
-
-    Raises:
-        SourceError: it is not JSON, is nested too deeply, or has a number that is too long.
-    """
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        place = f"line {number or error.lineno}, column {error.colno}"
-        raise SourceError(f"{uri}: {place}: not JSON: {error.msg}") from error
-    except RecursionError as error:
-        raise SourceError(f"{uri}: is nested too deeply to be read as JSON") from error
-    except ValueError as error:  # Python limits the digits of integers
-        place = f"line {number}: " if number else ""
-        raise SourceError(f"{uri}: {place}a number is too long") from error
 
 
 def _pairs(value: Any, path: str = "") -> Iterator[str]:

@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 _UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 
-def too_large(name: str, limit: int) -> SourceError:
-    """Return the error for a document of more than `limit` bytes."""
+def too_large(name: str, limit: int, hint: str = "") -> SourceError:
+    """Return the error for a file of more than `limit` bytes; by default, for a document."""
     setting = "max_scan_bytes" if is_scan(name) else "max_bytes"
-    return SourceError(
-        f"{name}: is larger than {_size(limit)}; the limit is {setting} of its source"
-    )
+    hint = hint or f"the limit is {setting} of its source"
+    return SourceError(f"{name}: is larger than {_size(limit)}; {hint}")
 
 
 def _size(count: int) -> str:

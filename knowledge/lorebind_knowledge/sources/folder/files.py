@@ -30,6 +30,7 @@ from lorebind_knowledge.sources.base import (
 )
 from lorebind_knowledge.sources.folder.gitignore import GITIGNORE
 from lorebind_knowledge.sources.folder.path_templates import TemplatedFiles
+from lorebind_knowledge.sources.folder.sidecars import MOST_BYTES, Sidecars, metadata_in
 from lorebind_knowledge.sources.folder.walk import EVERY_FILE, LINKS_OUT, Listing, matcher
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class Files(SourceBase):
         "read files whose size, times of modification and change, inode and device are those of "
         "the last ingest. With `content`, it reads every file.",
     )
+
+    @property
+    def has_files(self) -> bool:
+        return bool(self.patterns)
 
     @property
     def patterns(self) -> list[str]:
@@ -137,6 +142,7 @@ def make_files(
             endings=endings,
             respect_gitignore=declaration.respect_gitignore,
             verify=declaration.verify,
+            sidecar=(declaration.metadata and declaration.metadata.sidecar) or "",
             shown_as=declaration.patterns,
             settings=type(declaration).model_fields,
             **globs,
@@ -157,9 +163,9 @@ class FileSource:
     """Files below a folder that match any of the patterns, sorted by path; see `Listing`.
 
     A file whose real path is outside the folder is refused. The version of a file consists of its
-    size, times of modification and change, inode and device: programs can set the modification
-    time, but not the others. A file has no version yet if it may change again within the same tick
-    of the clock, as in git ("racy git problem" in its documentation).
+    size, times of modification and change, inode and device, and of those of its sidecar: programs
+    can set the modification time, but not the others. A file has no version yet if it may change
+    again within the same tick of the clock, as in git ("racy git problem" in its documentation).
     """
 
     kind: str
@@ -183,6 +189,8 @@ class FileSource:
     """`stat` or `content`: whether files have versions."""
     as_text: Sequence[str] = ()
     """Patterns of files to read as plain text, whatever their extension."""
+    sidecar: str = ""
+    """The pattern of `Sidecars`; empty if documents have none."""
     place: str = "the project folder"
     """How messages describe the folder."""
     shown_as: Sequence[str] = ()
@@ -207,14 +215,17 @@ class FileSource:
             in_folder=self.in_folder,
             all_folders=self.all_folders,
         )
+        has_sidecar = not self.sidecar
         for entry in self._unless_empty(listing):
-            # A file name may contain bytes that are not text, but a uri is always text.
             token = os.fsencode(entry.name)
-            uri = token.decode("utf-8", "backslashreplace")
+            uri = _uri(token)
             skipped, setting = entry.skipped, _setting(entry.skipped)
             is_file = not (skipped or entry.unlisted)
             if self.endings and is_file and not entry.name.lower().endswith(self.endings):
                 skipped, setting, is_file = ending_of(entry.name), "", False
+            if self._sidecars and is_file and self._sidecars.is_one(entry.name):
+                skipped, setting, is_file = "sidecars", "", False
+            has_sidecar = has_sidecar or (is_file and self._sidecar_of(entry.name) is not None)
             media_type = self._media_type(entry.name)
             peek = None if entry.named or media_type else partial(self._peek, entry.name)
             yield SourceItem(
@@ -231,10 +242,12 @@ class FileSource:
         as_written = dict(zip(self.patterns, self.shown_as or self.patterns, strict=True))
         unmatched = [f"{as_written[pattern]} matches no file" for pattern in listing.unmatched]
         self.notices = [*unmatched, *listing.notices]
+        if self._sidecars and not has_sidecar:
+            self.notices.append(self._sidecars.notice)
 
     def restore(self, token: bytes) -> SourceItem:
         """Return a listed item; see `SourceItem.token`."""
-        name, uri = os.fsdecode(token), token.decode("utf-8", "backslashreplace")
+        name, uri = os.fsdecode(token), _uri(token)
         return SourceItem(uri, partial(self._read, name, uri, self._media_type(name)), token=token)
 
     def _unless_empty(self, entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -266,6 +279,13 @@ class FileSource:
     def _is_text(self) -> Callable[[str], bool]:
         return matcher(self.as_text)
 
+    @cached_property
+    def _sidecars(self) -> Sidecars | None:
+        return Sidecars(self.sidecar) if self.sidecar else None
+
+    def _sidecar_of(self, path: str) -> str | None:
+        return self._sidecars.path_of(self._home, path) if self._sidecars else None
+
     def _limit(self, path: str) -> int:
         return SizeLimit(self.max_bytes, self.max_scan_bytes).of(path)
 
@@ -276,12 +296,15 @@ class FileSource:
         """Return the version of a file; empty for links and others that reading may refuse."""
         if self.verify != "stat":
             return ""
+        sidecar = self._sidecar_of(path)
+        paths = [path] if sidecar is None else [path, sidecar]
         try:
-            status = os.lstat(f"{self._home}/{path}")
+            states = [os.lstat(f"{self._home}/{each}") for each in paths]
         except (OSError, ValueError):
             return ""
-        is_read = stat.S_ISREG(status.st_mode) and status.st_size <= self._limit(path)
-        return _version(status, media_type) if is_read else ""
+        is_read = states[0].st_size <= self._limit(path)
+        is_read = is_read and all(stat.S_ISREG(status.st_mode) for status in states)
+        return _version(states, media_type) if is_read else ""
 
     def _peek(self, path: str, size: int | None) -> bytes:
         try:
@@ -293,13 +316,34 @@ class FileSource:
 
     def _read(self, path: str, name: str, media_type: str, version: str) -> Content:
         began = time.time_ns()
+        data, status = self._data(path, name, self._limit(path))
+        states, metadata = [status], {}
+        if (sidecar := self._sidecar_of(path)) is not None:
+            shown = f"{name}: its sidecar {_uri(os.fsencode(sidecar))}"
+            hint = "keep only metadata in it"
+            values, of_sidecar = self._data(sidecar, shown, MOST_BYTES, hint)
+            states.append(of_sidecar)
+            metadata = metadata_in(values, shown)
+        changed = max(max(state.st_mtime_ns, state.st_ctime_ns) for state in states)
+        is_named = changed + _YOUNG_NS <= began and self.verify == "stat"
+        version = _version(states, media_type) if is_named else ""
+        return Content(data, media_type, version, metadata, modified=date_of(status.st_mtime))
+
+    def _data(
+        self, path: str, name: str, limit: int, hint: str = ""
+    ) -> tuple[bytes, os.stat_result]:
+        """Return the bytes of a file of at most `limit` bytes, and its state before.
+
+        Raises:
+            SourceError: it cannot be read, or is larger; the hint says what to do then.
+        """
         try:
             with open_inside(self._home, path) as file:
                 before = os.fstat(file.fileno())
                 if not stat.S_ISREG(before.st_mode):
                     raise SourceError(f"{name}: is not a regular file")
-                if before.st_size > self._limit(path):
-                    raise too_large(name, self._limit(path))
+                if before.st_size > limit:
+                    raise too_large(name, limit, hint)
                 data = file.read(before.st_size + 1)
                 after = os.fstat(file.fileno())
         except OutsideError:
@@ -309,16 +353,21 @@ class FileSource:
         same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
         if not same or len(data) != before.st_size:
             raise SourceError(f"{name}: changed while it was read; the next ingest tries again")
-        settled = max(before.st_mtime_ns, before.st_ctime_ns) + _YOUNG_NS <= began
-        is_named = settled and self.verify == "stat"
-        version = _version(before, media_type) if is_named else ""
-        return Content(data, media_type, version, modified=date_of(before.st_mtime))
+        return data, before
 
 
-def _version(status: os.stat_result, media_type: str) -> str:
-    """Return the version of a file that is read as this media type."""
-    times = f"{status.st_mtime_ns:x}-{status.st_ctime_ns:x}"
-    return f"{media_type}{status.st_size:x}-{times}-{status.st_ino:x}-{status.st_dev:x}"
+def _uri(name: bytes) -> str:
+    """Return a path as text: a file name may contain bytes that are not."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+def _version(states: Sequence[os.stat_result], media_type: str) -> str:
+    """Return the version of a file that is read as this media type, perhaps with a sidecar."""
+    return media_type + "~".join(
+        f"{status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}"
+        f"-{status.st_ino:x}-{status.st_dev:x}"
+        for status in states
+    )
 
 
 def _setting(skipped: str) -> str:

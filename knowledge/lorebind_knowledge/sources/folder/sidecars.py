@@ -1,0 +1,63 @@
+"""Sidecars: JSON files next to documents, with the metadata of these."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from lorebind_config.declarations.base import RefusedError
+from lorebind_config.declarations.path_fields import refuse_reserved
+from lorebind_config.errors import SourceError
+from lorebind_knowledge.text.json_text import parsed_json
+
+MOST_BYTES = 256 * 1024
+"""Maximum size of a sidecar."""
+
+
+class Sidecars:
+    """The sidecars that a pattern such as `*.meta.json` names."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern, self._ending = pattern, pattern.removeprefix("*")
+
+    def is_one(self, path: str) -> bool:
+        """Return whether a file is a sidecar, of whatever document."""
+        name = path.rpartition("/")[2]
+        return name.endswith(self._ending) and name != self._ending
+
+    def path_of(self, folder: str, path: str) -> str | None:
+        """Return the path of a document's sidecar, relative to the folder; None without one."""
+        place, slash, name = path.rpartition("/")
+        bare, _, ending = name.rpartition(".")
+        for named in (name, bare) if bare and ending else (name,):
+            beside = f"{place}{slash}{named}{self._ending}"
+            if os.path.lexists(f"{folder}/{beside}"):
+                return beside
+        return None
+
+    @property
+    def notice(self) -> str:
+        """The notice if no document has a sidecar."""
+        return f"sidecar: {self._pattern} is next to no document"
+
+
+def metadata_in(data: bytes, name: str) -> dict[str, Any]:
+    """Return the values in a sidecar.
+
+    Raises:
+        SourceError: it is not an object of JSON, or has a key that it cannot have.
+    """
+    try:
+        values = parsed_json(data.decode("utf-8-sig"), name)
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{name}: is not UTF-8: {error.reason} at byte {error.start}") from error
+    if not isinstance(values, dict):
+        raise SourceError(f'{name}: expected an object of JSON, such as {{"team": "it"}}')
+    try:
+        for key in values:
+            refuse_reserved(key)
+    except RefusedError as error:
+        raise SourceError(f"{name}: {error}") from error
+    if not isinstance(values.get("title", ""), str):
+        raise SourceError(f"{name}: the title is not text; write it in quotes")
+    return values
