@@ -62,7 +62,6 @@ def tool(project: Project, name: str) -> Any:
         ({"on_to": "2020-01-05"}, {"chairs"}),
         ({"team": ["it", "unknown"]}, {"laptops", "phones"}),
     ],
-    ids=str,
 )
 def test_arguments(project: Project, arguments: dict[str, Any], names: set[str]) -> None:
     """They are added to the declared filter; values of keys without a type match any type."""
