@@ -16,6 +16,7 @@ from lorebind_config.errors import UsageError
 from lorebind_config.namespace import PROJECT_SCOPE
 from lorebind_knowledge.documents import changing
 from lorebind_knowledge.documents.listing import find_run, knowledge_stats, list_runs
+from lorebind_knowledge.documents.page_pictures import page_picture
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
@@ -147,6 +148,25 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
         uri = (await self.adocument(document)).uri
         corpus = self.handle.corpus(self._scope(None))
         return await changing.retry_document(corpus, uri, run_id, wait=wait)
+
+    async def apage_picture(self, document: str, page: int) -> bytes:
+        """Return a page of a PDF or of an image as a picture: a PNG of at most 2,000 pixels a side.
+
+        The document is read again from its source, and only drawn if it is what was ingested.
+        Drawing needs the extra `ocr`, and has the limits of `loading`.
+
+        Args:
+            document: the id or the uri of the document, as returned by `documents`.
+            page: the number of the page, from 1, as `page` in the metadata of passages.
+
+        Raises:
+            NotFoundError: no such document or page, or it is neither a PDF nor an image.
+            DocumentChangedError: the document has changed since it was ingested.
+            MissingDependencyError: the extra `ocr` is not installed.
+            SourceError: the source cannot be read, or the page cannot be drawn.
+        """
+        corpus = self.handle.corpus(self._scope(None), embeds=False)
+        return await page_picture(corpus, document, page)
 
     async def aplan(
         self, *, inputs: Mapping[str, Any] | None = None, strategy: str = "upsert"
@@ -397,6 +417,7 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
 
     ingest = sync(aingest)
     retry_document = sync(aretry_document)
+    page_picture = sync(apage_picture)
     plan = sync(aplan)
     reindex = sync(areindex)
     query = sync(aquery)  # type: ignore[arg-type]  # mypy expects the inherited `self`

@@ -10,7 +10,8 @@ LorebindError
 ├── MissingDependencyError (ImportError)  the operator: an extra is not installed
 ├── PluginError (ImportError)             the operator: a plugin is broken, or two claim a name
 ├── SourceError                           the owner of the documents: cannot be read or found
-│   └── DocumentLimitError                a document exceeds the limits of memory or time
+│   ├── DocumentLimitError                a document exceeds the limits of memory or time
+│   └── DocumentChangedError              a document is not what was ingested; ingest again
 ├── EmbedderError                         the operator: the embedder failed
 ├── RerankerError                         the operator: the reranker failed
 ├── StoreError                            the operator: the store failed
@@ -132,6 +133,10 @@ class SourceError(LorebindError):
 
 class DocumentLimitError(SourceError):
     """Reading a document exceeds the limits of `loading:`, or ends the process that reads it."""
+
+
+class DocumentChangedError(SourceError):
+    """A document of a source is no longer what was ingested, so its pages cannot be shown."""
 
 
 class EmbedderError(LorebindError):

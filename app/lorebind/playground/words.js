@@ -100,6 +100,7 @@ export const words = {
     range: (first, last, all) => `Lines ${first} to ${last} of ${all}${first > 1 || last < all ? "; scroll for more" : ""}`, jump: "Line", go: "Go to line", gap: "No passage holds this line.",
     passage: "Passage", cited: "The cited passage", first: "The first passage here", previous: "Before it:", next: "After it:",
     context: "Embedded with it", nothing: "nothing", embedded: "Its text", gaps: "Lines in no passage", more: (number) => `and ${number} more`,
+    picture: "Page as a picture", drawing: "Drawing the page …", pictureOf: (page, title) => `Page ${page} of ${title}`,
   },
   bindings: {
     title: "Bindings", about: "The knowledge that a place has, and where each setting comes from.", project: "the project", workflow: "Workflow", task: "Task", agent: "Agent",

@@ -139,13 +139,13 @@ class Connection:
         """
         self._awaited("DELETE", path, params=_without_none(parameters))
 
-    def download(self, path: str, **parameters: Any) -> Iterator[bytes]:
+    def download(self, path: str, *, method: str = "POST", **parameters: Any) -> Iterator[bytes]:
         """Yield the bytes of a file that the server makes; parameters that are None are omitted.
 
         Raises:
             LorebindError: as for `get`, or while the bytes are read.
         """
-        response = self._answer("POST", path, stream=True, params=_without_none(parameters))
+        response = self._answer(method, path, stream=True, params=_without_none(parameters))
         with closing(response), self._naming_server():
             yield from response.iter_bytes()
 

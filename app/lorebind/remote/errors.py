@@ -26,6 +26,7 @@ _KINDS: dict[str, type[LorebindError]] = {
     "not_found": errors.NotFoundError,
     "not_ingested": errors.NotIngestedError,
     "not_installed": errors.MissingDependencyError,
+    "document_changed": errors.DocumentChangedError,
     "source_failed": errors.SourceError,
     "embedder_failed": errors.EmbedderError,
     "index_mismatch": errors.IndexMismatchError,

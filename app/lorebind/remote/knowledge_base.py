@@ -132,6 +132,10 @@ class RemoteKnowledgeBase:
         path = f"{self._path}/documents/{self._id(document)}/chunks"
         return read(list[ChunkInfo], self._server.all(path, workflow=self.workflow))
 
+    def page_picture(self, document: str, page: int) -> bytes:
+        path = f"{self._path}/documents/{self._id(document)}/pages/{page}"
+        return b"".join(self._server.download(path, method="GET", **self._parameters))
+
     def skipped(self) -> list[Skipped]:
         return read(
             list[Skipped], self._server.all(f"{self._path}/skipped", workflow=self.workflow)

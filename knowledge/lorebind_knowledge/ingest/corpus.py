@@ -120,6 +120,24 @@ def enumerate_corpus(corpus: Corpus, added: Collection[str] | None = None) -> En
     return enumerate_sources(sources, without_images)
 
 
+def find_item(corpus: Corpus, key: str, uri: str) -> SourceItem | None:
+    """Return a document of a source as the source lists it now; None if it does not.
+
+    Args:
+        corpus: the knowledge base.
+        key: the key of the source.
+        uri: the uri of the document.
+
+    Raises:
+        SourceError: the source cannot be listed.
+    """
+    sources = [*corpus.sources, AddedSource(corpus.kb)]
+    listed = (
+        _named(item, source) for source in sources if source.key == key for item in source.items()
+    )
+    return next((item for item in listed if item.uri == uri and not item.skipped), None)
+
+
 def enumerate_sources(
     sources: Iterable[Source], without_images: Collection[str] = ()
 ) -> Enumeration:
@@ -152,9 +170,8 @@ def _documents(
     source: Source, skipped: list[Skipped], unlisted: list[Unlisted], *, images: bool
 ) -> Iterator[SourceItem]:
     """Yield the items of documents to read, and collect the others."""
-    for item in source.items():
-        if item.uri.startswith(ADDED_SCHEME) and source.key != ADDED:
-            item = replace(item, uri=f"./{item.uri}")
+    for listed in source.items():
+        item = _named(listed, source)
         if item.unlisted:
             unlisted.append(Unlisted(item.uri, item.unlisted))
         elif item.skipped:
@@ -164,6 +181,13 @@ def _documents(
         else:
             setting = item.setting if _is_text(item) else ""
             skipped.append(Skipped(item.uri, ending_of(item.uri), setting))
+
+
+def _named(item: SourceItem, source: Source) -> SourceItem:
+    """Return an item with the uri that it has in the ledger."""
+    if item.uri.startswith(ADDED_SCHEME) and source.key != ADDED:
+        return replace(item, uri=f"./{item.uri}")
+    return item
 
 
 def _nothing(skipped: Iterable[Skipped], unlisted: Iterable[Unlisted]) -> str:

@@ -12,34 +12,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_config.languages import AUTO
-from lorebind_config.namespace import digest
 from lorebind_knowledge.events import kind_of
-from lorebind_knowledge.ingest.chunks import chunks_of, recipe_of
+from lorebind_knowledge.ingest.chunks import chunks_of
 from lorebind_knowledge.ingest.metadata import (
     bounded_metadata,
     merged_metadata,
     reads_language,
-    signed_metadata,
 )
 from lorebind_knowledge.ingest.prepared import PreparedDocument
+from lorebind_knowledge.ingest.recipes import Recipes, signature_of
 from lorebind_knowledge.ingest.scans import SCANNED, Scans
 from lorebind_knowledge.ingest.textless import check_text
-from lorebind_knowledge.loaders.base import (
-    declared_title,
-    suffix_of,
-    title_of,
-)
-from lorebind_knowledge.loaders.formats import format_named
+from lorebind_knowledge.loaders.base import declared_title, title_of
 from lorebind_knowledge.loaders.process.readers import Readers
-from lorebind_knowledge.loaders.registry import (
-    begin_load,
-    format_of,
-    library_version,
-    newer_version,
-)
-from lorebind_knowledge.loaders.text import language_of
+from lorebind_knowledge.loaders.registry import begin_load, format_of
 from lorebind_knowledge.plumbing.bridge import call
-from lorebind_knowledge.sources.base import Content
+from lorebind_knowledge.sources.base import Content, checked_content
 from lorebind_knowledge.text.languages import detect_language
 
 if TYPE_CHECKING:
@@ -110,7 +98,7 @@ async def prepare_documents(
             fetching = (reading for reading in some if reading.is_remote)
             preparer.fetched = dict(await asyncio.gather(*map(preparer.fetch, fetching)))
             while some:
-                prepared = await _stopping(stop, call(preparer.prepare, some))
+                prepared = await stopping(stop, call(preparer.prepare, some))
                 some = some[len(prepared) :]
                 yield prepared
 
@@ -126,7 +114,7 @@ async def read_ahead(
     await prepared.put([])
 
 
-async def _stopping(stop: Callable[[], None], work: Coroutine[Any, Any, T]) -> T:
+async def stopping(stop: Callable[[], None], work: Coroutine[Any, Any, T]) -> T:
     """Await work in a thread; if cancelled, call `stop`, which makes the work end early."""
     task = asyncio.ensure_future(work)
     try:
@@ -153,16 +141,7 @@ class _Preparer:
         self._keep_in, self._planned = keep_in, planned
         self._readers, self._scans = readers, scans
         self._enumeration = enumeration
-        self._shared_recipe = recipe_of(corpus)
-        self._converters: dict[str, str] = {}
-        """Libraries that are declared to convert a format, with their versions."""
-        if corpus.html_extractor != "built_in":
-            version = library_version(corpus.html_extractor)
-            self._converters["html"] = f"{corpus.html_extractor} {version}"
-        if corpus.pdf_tables:
-            self._converters["pdf"] = f"pdfplumber {library_version('pdfplumber')}"
-        self._recipes: dict[tuple[str, ...], str] = {}
-        """Recipes by extension, which decides the language of source code, and by steps."""
+        self._recipes = Recipes(corpus, scans)
         self.fetched: dict[str, Content | SourceError | None] = {}
         """Results that were fetched in advance, by uri."""
 
@@ -228,7 +207,7 @@ class _Preparer:
         """Return the stored version for the source to compare, or an empty text if unusable."""
         if entry is None or not self._is_accepted(entry, source):
             return ""
-        return entry.version if entry.recipe == self._recipe(entry.uri, source) else ""
+        return entry.version if entry.recipe == self._recipes.of(entry.uri, source) else ""
 
     def _is_accepted(self, entry: DocumentEntry, source: str) -> bool:
         """Return whether a document is ready, and still would be if it was read again."""
@@ -237,30 +216,6 @@ class _Preparer:
 
     def _on_textless(self, source: str) -> str:
         return self._corpus.settings_of(source).on_textless_pages
-
-    def _recipe(self, uri: str, source: str, form: str | None = None) -> str:
-        """Return the recipe of one document; for source code, with its language's chunking.
-
-        While its format is unknown, a document counts as HTML and as PDF, so that the source
-        returns the content again when the conversion of these or the settings of OCR change.
-        """
-        steps = self._corpus.steps.versions(uri)
-        key = (suffix_of(uri), *steps)
-        recipe = self._recipes.get(key, "")
-        if not recipe:
-            declared = self._corpus.chunker
-            chunker = declared.for_language(language_of(uri))
-            more = [newer_version(uri), chunker.fingerprint if chunker is not declared else ""]
-            more += steps
-            recipe = digest(self._shared_recipe, *more) if any(more) else self._shared_recipe
-            self._recipes[key] = recipe
-        for converted, converter in self._converters.items():
-            if form in (None, converted):
-                recipe = digest(recipe, converter)
-        may_be_scan = (format_named(key[0]) or None if form is None else form) in (None, *SCANNED)
-        if may_be_scan and (ocr := self._scans.fingerprint(source)):
-            recipe = digest(recipe, ocr)
-        return recipe
 
     def _begin(self, document: _Document) -> PreparedDocument | _Reading:
         """Read and compare a document; chunk it, or start reading it in another process."""
@@ -293,16 +248,14 @@ class _Preparer:
             raise content
         if content is None and entry is not None and self._version_to_ask_for(entry, source):
             return self._unchanged(source, entry, entry.version, entry.recipe)
-        if not isinstance(content, Content):
-            raise SourceError(
-                f"{uri}: its source returned {type(content).__name__}, expected Content"
-            )
-        metadata = signed_metadata(content)
+        content = checked_content(content, uri)
         form = format_of(content.data, uri, content.media_type)
-        recipe = self._recipe(uri, source, form)
-        signature = digest(content.data, content.media_type, metadata, recipe)
+        recipe = self._recipes.of(uri, source, form)
+        signature = signature_of(content, recipe)
         if entry and self._is_accepted(entry, source) and entry.signature == signature:
-            unchanged = self._unchanged(source, entry, content.version, self._recipe(uri, source))
+            unchanged = self._unchanged(
+                source, entry, content.version, self._recipes.of(uri, source)
+            )
             return replace(unchanged, modified=content.modified)
         if (entry and entry.refused) or corpus.loading.exceeded:
             key = corpus.loading.key(uri, signature)
@@ -412,7 +365,7 @@ class _Preparer:
             signature=begun.signature,
             chunks=chunks,
             version=begun.content.version,
-            recipe=self._recipe(uri, begun.document.source),
+            recipe=self._recipes.of(uri, begun.document.source),
             textless_parts=textless_parts,
             format=document.format,
             size=begun.size,

@@ -128,6 +128,17 @@ class Content:
     """The `metadata` of the source, which says what to read from the document."""
 
 
+def checked_content(content: object, uri: str) -> Content:
+    """Return what a source returned for a document.
+
+    Raises:
+        SourceError: it is something else.
+    """
+    if isinstance(content, Content):
+        return content
+    raise SourceError(f"{uri}: its source returned {type(content).__name__}, expected Content")
+
+
 def plain_metadata(metadata: Mapping[Any, Any]) -> dict[str, Any]:
     """Keep the values that filters can use: strings, finite numbers, booleans, lists of these."""
     return {str(key): value for key, value in metadata.items() if _is_plain(value)}

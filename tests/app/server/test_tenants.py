@@ -51,7 +51,8 @@ def ids(two: Two) -> dict[str, str]:
     assert two.ann.put("/knowledge-bases/zebras", json=MINE).status_code == 201
     run = two.ann.post("/knowledge-bases/zebras/ingest", headers={"Prefer": "wait=20"}).json()
     added = two.ann.post("/knowledge-bases/zebras/documents", json={"id": "b", "text": SECRET})
-    return {"kb_id": "zebras", "run_id": run["run_id"], "doc_id": added.json()["id"]}
+    ids = {"kb_id": "zebras", "run_id": run["run_id"], "doc_id": added.json()["id"]}
+    return ids | {"page": "1"}
 
 
 def routes(api: httpx.Client) -> list[tuple[str, str]]:
@@ -92,6 +93,7 @@ def test_a_run_or_document_of_another_in_a_knowledge_base_of_all(
         ("GET", f"{here}/documents/{document}"),
         ("DELETE", f"{here}/documents/{document}"),
         ("GET", f"{here}/documents/{document}/chunks"),
+        ("GET", f"{here}/documents/{document}/pages/1"),
         ("POST", f"{here}/documents/{document}/exclude"),
         ("POST", f"{here}/documents/{document}/include"),
         ("POST", f"{here}/documents/{document}/retry"),

@@ -1,7 +1,7 @@
 // A document as text: the cited lines, its passages at their places, and lines in no passage.
 
 import { to } from "../address.js";
-import { get, withQuery } from "../api.js";
+import { get, send, withQuery } from "../api.js";
 import { alertOf, button, el, field, link, note, shortened, several, show } from "../dom.js";
 import { placeOf, whereIn } from "../passages.js";
 import { listed } from "../searches.js";
@@ -29,11 +29,12 @@ export async function source({ parts, query, signal }, kb) {
   const cited = block.chunks.find((chunk) => chunk.id === query.get("chunk"));
   const { document } = block.data;
   const text = scroller(reader, block, cited, signal);
+  const pictureOf = (page) => picture(`${path}/documents/${document.id}/pages/${page}`, words.source.pictureOf(page, document.title || uri), signal);
   return el("div", { class: "stack" },
     el("div", { class: "stack tight" }, el("h2", {}, document.title || uri), el("p", { class: "small quiet" }, uri, ` · ${several(document.lines, "line")}`)),
     el("div", { class: "two wide-left" },
       el("div", { class: "stack tight" }, el("p", { class: "small" }, words.source.legend), text.element),
-      passage(block.chunks, cited, text, here)));
+      passage(block.chunks, cited, text, here, pictureOf)));
 }
 
 /** Reads blocks of lines with the passages that hold them. */
@@ -145,7 +146,7 @@ function placesOf(chunks) {
 }
 
 /** The cited passage, or the first: what was embedded with it, and its neighbours. */
-function passage(chunks, cited, text, here) {
+function passage(chunks, cited, text, here, pictureOf) {
   const chunk = cited ?? chunks[0];
   const at = chunks.indexOf(chunk);
   const neighbour = (other, label) => other && el("p", { class: "small" }, label, " ", link(whereIn(other.metadata) || other.id.slice(0, 8), here(other)));
@@ -155,9 +156,34 @@ function passage(chunks, cited, text, here) {
     chunk && el("article", { class: `card stack tight ${cited ? "cited" : ""}` },
       el("p", { class: "small" }, el("b", {}, whereIn(chunk.metadata)), " ", el("span", { class: "quiet" }, chunk.metadata.heading)),
       el("h4", {}, words.source.context), el("pre", { class: "context" }, chunk.context.trim() || words.source.nothing),
-      el("h4", {}, words.source.embedded), el("pre", { class: "text", tabindex: "0" }, shortened(chunk.text, LONGEST))),
+      el("h4", {}, words.source.embedded), el("pre", { class: "text", tabindex: "0" }, shortened(chunk.text, LONGEST)),
+      chunk.metadata.page && pictureOf(chunk.metadata.page)),
     neighbour(chunks[at + 1], words.source.next),
     text.gaps.length > 0 && el("div", { class: "stack tight" }, el("h4", {}, words.source.gaps),
       el("ul", { class: "row" }, text.gaps.slice(0, 20).map((gap) => el("li", {}, button(words.place.lines(gap.first_line, gap.last_line), () => text.open(gap.first_line), { class: "bare" }))))),
     text.gaps.length > 20 && note(words.source.more(text.gaps.length - 20)));
+}
+
+/** A button that shows the page of a passage as the document has it. */
+function picture(path, alt, signal) {
+  const out = el("div", {});
+  let busy = false;
+  let address;
+  signal.addEventListener("abort", () => URL.revokeObjectURL(address));
+  const draw = async () => {
+    if (busy) return;
+    busy = true;
+    show(out, el("p", { class: "small quiet", role: "status" }, words.source.drawing));
+    try {
+      const image = await (await send("GET", path, { signal })).blob();
+      URL.revokeObjectURL(address);
+      address = URL.createObjectURL(image);
+      show(out, el("img", { class: "page", src: address, alt }));
+    } catch (error) {
+      if (!signal.aborted) show(out, alertOf(error.message));
+    } finally {
+      busy = false;
+    }
+  };
+  return el("div", { class: "stack tight" }, button(words.source.picture, draw), out);
 }

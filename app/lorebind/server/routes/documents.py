@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import Field
 from starlette.responses import Response
@@ -53,6 +53,14 @@ DocumentFormat = Annotated[
     str | None,
     Query(max_length=100, description="Only documents that were read as it, such as `markdown`."),
 ]
+
+PNG = "image/png"
+_PICTURE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The picture",
+        "content": {PNG: {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}/documents", tags=["documents"])
 
@@ -228,6 +236,21 @@ async def list_chunks(
     following = str(Cursor(str(first + limit))) if len(chunks) > limit else None
     previous = str(Cursor(str(max(0, first - limit)))) if first else None
     return paging.response(as_data(chunks[:limit]), following, previous)
+
+
+@router.get("/{doc_id}/pages/{page}", response_class=Response, responses=_PICTURE)
+async def draw_page(
+    kb: SeenKnowledgeBase,
+    doc_id: str,
+    page: Annotated[int, Path(description="The number of the page, from 1.")],
+) -> Response:
+    """Return a page of a PDF or of an image as a picture.
+
+    The document is read again from its source. If it has changed since it was ingested, the answer
+    is 409.
+    """
+    picture = await kb.apage_picture(storable_name(kb, doc_id), page)
+    return Response(picture, headers={"Cache-Control": "private, no-cache"}, media_type=PNG)
 
 
 async def _find(kb: KnowledgeBase, doc_id: str) -> DocumentInfo:

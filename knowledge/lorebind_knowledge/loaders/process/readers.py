@@ -24,11 +24,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from lorebind_config.declarations.sources import LoadingDeclaration, mebibytes
-from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
+from lorebind_config.errors import (
+    DocumentLimitError,
+    MissingDependencyError,
+    NotFoundError,
+    SourceError,
+)
 from lorebind_config.namespace import digest
 from lorebind_knowledge.loaders.base import MAX_CHARACTERS
 from lorebind_knowledge.loaders.process.worker import LENGTHS, READY, loader_of, unpacked
 from lorebind_knowledge.plumbing.lanes import usable_processors
+from lorebind_knowledge.resilience.limits import FairSemaphore
 
 if TYPE_CHECKING:
     from lorebind_knowledge.loaders.process.worker import Read
@@ -36,6 +42,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _MOST_BY_DEFAULT = 8
+_DRAWN_AT_ONCE = 2
+"""Each takes a process of its own, and the bytes of its document."""
 _MOST_STRUCTURE = 4 * 1024 * 1024
 """In bytes, for everything except the text: titles, headings, places."""
 _SECONDS_TO_START = 60
@@ -76,6 +84,8 @@ class Loading:
     limits: LoadingDeclaration = field(default_factory=LoadingDeclaration)
     exceeded: dict[str, str] = field(default_factory=dict)
     """Why a document was refused, by `key`."""
+    drawing: FairSemaphore = field(default_factory=lambda: FairSemaphore(_DRAWN_AT_ONCE))
+    """Limits the pictures of pages that are drawn for callers at the same time."""
 
     def key(self, uri: str, signature: str) -> str:
         """Return a key for a document's content, its limits and the versions of the libraries.
@@ -197,6 +207,8 @@ class Readers:
                     raise SourceError(f"{uri}: {why}") from error
             case "missing":
                 raise MissingDependencyError(about["message"])
+            case "absent":
+                raise NotFoundError(about["message"])
             case "memory":
                 raise self._refusal(uri, _EndedError())
         raise SourceError(about["message"])

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import IO, Any, TypeAlias
 
-from lorebind_config.errors import MissingDependencyError, SourceError
+from lorebind_config.errors import MissingDependencyError, NotFoundError, SourceError
 from lorebind_knowledge.loaders.base import Anchor, Cue, Heading, LoadedDocument, Table
 
 LENGTHS = struct.Struct(">QQ")
@@ -134,6 +134,8 @@ def _answer(job: dict[str, Any], data: bytes, max_memory: int) -> tuple[dict[str
         return about, document.text.encode()
     except MissingDependencyError as error:
         return {"failure": "missing", "message": str(error)}, b""
+    except NotFoundError as error:
+        return {"failure": "absent", "message": str(error)}, b""
     except MemoryError:
         return {"failure": "memory"}, b""
     except Exception as error:  # loaders can raise more than SourceError

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from lorebind_config.errors import SourceError
+from lorebind_config.errors import NotFoundError, SourceError
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.loaders.base import Anchor, LoadedDocument, title_of
 from lorebind_knowledge.loaders.pdf import MAX_PAGES, opened_pdf
@@ -34,7 +34,7 @@ def load_image(data: bytes, uri: str) -> LoadedDocument:
         MissingDependencyError: the extra is not installed.
     """
     with _opened(data, uri) as image:
-        count = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
+        count = _count(image)
     if count > MAX_PAGES:
         raise SourceError(f"{uri}: has {count:,} pages, more than {MAX_PAGES:,}; split it")
     starts = range(0, 2 * count, 2)
@@ -47,12 +47,14 @@ def pdf_pictures(data: bytes, uri: str, pages: Sequence[int]) -> list[bytes]:
     """Return pictures of pages of a PDF, which count from 1.
 
     Raises:
+        NotFoundError: it has no such page.
         SourceError: it is broken or encrypted, or a page cannot be drawn.
         MissingDependencyError: the extra is not installed.
     """
     pictures = []
     import_extra("PIL.Image", extra="ocr", purpose=_PURPOSE)
     with opened_pdf(data, uri) as pdf:
+        _check_pages(pages, len(pdf), uri)
         for number in pages:
             with closing(pdf[number - 1]) as page:
                 most = MOST_SIDE / max(*page.get_size(), 1)
@@ -67,10 +69,22 @@ def image_pictures(data: bytes, uri: str, pages: Sequence[int]) -> list[bytes]:
     pictures = []
     for number in pages:
         with _opened(data, uri) as image:
+            _check_pages([number], _count(image), uri)
             if number > 1:
                 image.seek(number - 1)
             pictures.append(_png(_scaled(image, uri)))
     return pictures
+
+
+def _count(image: Any) -> int:
+    return getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
+
+
+def _check_pages(pages: Sequence[int], count: int, uri: str) -> None:
+    for number in pages:
+        if not 1 <= number <= count:
+            all_pages = f"pages 1-{count}" if count > 1 else "page 1 only"
+            raise NotFoundError(f"{uri}: has no page {number}; it has {all_pages}")
 
 
 def _scaled(image: Any, uri: str) -> Any:
@@ -109,7 +123,7 @@ def _opened(data: bytes, uri: str) -> Iterator[Any]:
             with image_module.open(io.BytesIO(data), formats=_FORMATS) as image:
                 _check_size(image, uri)
                 yield image
-    except (SourceError, MemoryError):
+    except (NotFoundError, SourceError, MemoryError):
         raise
     except Exception as error:  # decoders can raise anything
         why = str(error).partition("<")[0].strip()  # not the address of an object

@@ -1,0 +1,115 @@
+"""Pages of PDF and images as pictures, drawn only if they are what was ingested."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lorebind import KnowledgeBase, Project
+from lorebind_config.errors import DocumentChangedError, MissingDependencyError, NotFoundError
+from lorebind_knowledge.loaders.formats import can_recognize
+
+from ..knowledge.documents import pdf_bytes
+from .missing_packages import hide
+
+image_module = pytest.importorskip("PIL.Image", reason="the extra 'ocr' is not installed")
+
+YAML = """\
+name: pages
+knowledge_bases:
+  - id: docs
+    sources: [{ type: file_glob, path: "docs/*", ocr: { when: never } }]
+"""
+KEYS = pdf_bytes(["Keys are at the reception.", "", "The gate closes at six.\n" * 20])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("pages")
+    (root / "docs").mkdir()
+    (root / "docs/keys.pdf").write_bytes(KEYS)
+    (root / "docs/note.md").write_text("Guests park behind the building.\n")
+    (root / "lorebind.yaml").write_text(YAML)
+    return root
+
+
+@pytest.fixture(scope="module")
+def docs(folder: Path) -> Iterator[KnowledgeBase]:
+    with Project.load(folder) as project:
+        docs = project.knowledge_base("docs")
+        docs.ingest()
+        docs.add_documents([{"id": "added.pdf", "data": KEYS}, {"id": "text", "text": "Guests"}])
+        yield docs
+
+
+def ink(picture: bytes) -> int:
+    """Return the number of dark pixels of a page of A4 or Letter in portrait."""
+    with image_module.open(io.BytesIO(picture), formats=["PNG"]) as image:
+        width, height = image.size
+        assert 1000 < width < height <= 2000
+        return sum(image.convert("L").histogram()[:100])
+
+
+@pytest.mark.parametrize("uri", ["docs/keys.pdf", "added:added.pdf"])
+def test_a_page_is_drawn(docs: KnowledgeBase, uri: str) -> None:
+    first, empty, last = (ink(docs.page_picture(uri, number)) for number in (1, 2, 3))
+    assert 0 == empty < first < last
+    assert docs.page_picture(docs.document(uri).id, 1) == docs.page_picture(uri, 1)
+
+
+@pytest.mark.parametrize(
+    ("uri", "page", "reason"),
+    [
+        ("docs/keys.pdf", 0, "docs/keys.pdf: has no page 0; it has pages 1-3"),
+        ("docs/keys.pdf", 4, "docs/keys.pdf: has no page 4; it has pages 1-3"),
+        ("docs/note.md", 1, "no pages to draw, only PDF and images have; it is markdown"),
+        ("added:text", 1, "no pages to draw, only PDF and images have; it is text"),
+        ("docs/kyes.pdf", 1, "did you mean 'docs/keys.pdf'"),
+    ],
+)
+def test_there_is_no_such_page(docs: KnowledgeBase, uri: str, page: int, reason: str) -> None:
+    with pytest.raises(NotFoundError, match=reason):
+        docs.page_picture(uri, page)
+
+
+def test_only_what_was_ingested_is_drawn(docs: KnowledgeBase, folder: Path) -> None:
+    """A file with other bytes, or of which none is left, is not shown."""
+    file = folder / "docs/keys.pdf"
+    file.write_bytes(pdf_bytes(["Keys are at the gate."] * 3))
+    with pytest.raises(DocumentChangedError, match=r"keys\.pdf: .*have changed .*; ingest again"):
+        docs.page_picture("docs/keys.pdf", 1)
+    file.unlink()
+    with pytest.raises(DocumentChangedError, match="no longer listed by its source"):
+        docs.page_picture("docs/keys.pdf", 1)
+    file.write_bytes(KEYS)
+    assert ink(docs.page_picture("docs/keys.pdf", 1))
+
+
+def test_without_the_extra(
+    docs: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide(["PIL"], tmp_path / "hidden")
+    monkeypatch.syspath_prepend(tmp_path / "hidden")
+    with pytest.raises(MissingDependencyError, match=r"pip install .*lorebind\[ocr\]"):
+        docs.page_picture("docs/keys.pdf", 1)
+
+
+@pytest.mark.skipif(not can_recognize(), reason="the extra 'ocr' is not installed")
+async def test_pages_of_an_image(tmp_path: Path) -> None:
+    """A TIFF can have several pages; all other images have one."""
+    pages = [image_module.new("RGB", (30, 40), color) for color in ("red", "blue")]
+    (tmp_path / "docs").mkdir()
+    pages[0].save(tmp_path / "docs/scan.tif", save_all=True, append_images=pages[1:])
+    pages[0].save(tmp_path / "docs/photo.png")
+    (tmp_path / "lorebind.yaml").write_text(YAML.replace("ocr: { when: never }", "max_bytes: 9999"))
+    async with Project.load(tmp_path) as project:
+        docs = project.knowledge_base("docs")
+        await docs.aingest()
+        picture = await docs.apage_picture("docs/scan.tif", 2)
+        with image_module.open(io.BytesIO(picture)) as image:
+            assert (image.size, image.getpixel((9, 9))) == ((30, 40), (0, 0, 255))
+        with pytest.raises(NotFoundError, match="has no page 2; it has page 1 only"):
+            await docs.apage_picture("docs/photo.png", 2)
