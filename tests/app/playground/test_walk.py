@@ -172,6 +172,27 @@ def test_documents_are_dropped_seen_and_deleted(
         page.get_by_text("Line 7 of page one.").first.wait_for()
 
 
+def test_the_page_of_a_passage_is_shown(shop: Process, shop_folder: Path, browser: Any) -> None:
+    """Only as long as the file is the one that was ingested."""
+    pytest.importorskip("PIL", reason="needs the extra ocr")
+    where = f"{shop.url}/api/v0/knowledge-bases/pages"
+    file = shop_folder / "pages" / "plan.pdf"
+    file.write_bytes(pdf_bytes(["Keys of the cellar.", "The gate closes at six."]))
+    httpx.post(f"{where}/ingest", headers={"Prefer": "wait=60"}, timeout=90)
+    with watched(browser, shop.url, refused=409) as page:
+        page.goto(f"{shop.url}/playground#/kb/pages/source/pages/plan.pdf")
+        page.get_by_role("button", name="Page as a picture").click()
+        picture = page.get_by_role("img", name="Page 1 of plan")
+        picture.wait_for()
+        assert picture.evaluate("async (image) => (await image.decode(), image.naturalWidth)") > 999
+        assert picture.evaluate("(image) => image.src").startswith("blob:")
+        file.write_bytes(pdf_bytes(["Changed."]))
+        page.get_by_role("button", name="Page as a picture").click()
+        page.get_by_role("alert").get_by_text("since it was ingested; ingest again").wait_for()
+        assert not picture.is_visible()
+    file.unlink()
+
+
 def _finds(shop: Process, question: str, uri: str) -> bool:
     """Return whether a search of the pages finds a document."""
     address = f"{shop.url}/api/v0/knowledge-bases/pages/query"

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from lorebind.server.state.tables import TABLES, open_state
-from lorebind.server.state.tokens import Tokens
+from lorebind.server.state.tokens import Rights, Tokens
 from lorebind_config.reading.loading import load_project
 from lorebind_knowledge.database.databases import EmbeddedDatabase
 from tests.app.forked_python import Forked, ForkedPython
@@ -82,10 +82,10 @@ def write_project(folder: Path, declared: Mapping[str, Any] = PROJECT) -> Path:
     return folder
 
 
-def token_of(folder: Path) -> str:
-    """Return a new token with all rights for servers of a project."""
+def token_of(folder: Path, rights: Rights = "admin") -> str:
+    """Return a new token, by default with all rights, for servers of a project."""
     database = open_state(load_project(folder))
-    _, text = Tokens(database).create("app", "admin")
+    _, text = Tokens(database).create("app", rights)
     database.close()
     return text
 
