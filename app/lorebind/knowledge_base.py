@@ -160,7 +160,8 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
             page: the number of the page, from 1, as `page` in the metadata of passages.
 
         Raises:
-            NotFoundError: no such document or page, or it is neither a PDF nor an image.
+            NotFoundError: no such document or page, it is neither a PDF nor an image, or it goes
+                through steps, which may remove parts of it.
             DocumentChangedError: the document has changed since it was ingested.
             MissingDependencyError: the extra `ocr` is not installed.
             SourceError: the source cannot be read, or the page cannot be drawn.

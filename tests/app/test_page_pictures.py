@@ -31,6 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("pages")
     (root / "docs").mkdir()
     (root / "docs/keys.pdf").write_bytes(KEYS)
+    (root / "docs/broken.pdf").write_bytes(b"%PDF-1.4")
     (root / "docs/note.md").write_text("Guests park behind the building.\n")
     (root / "lorebind.yaml").write_text(YAML)
     return root
@@ -67,6 +68,7 @@ def test_a_page_is_drawn(docs: KnowledgeBase, uri: str) -> None:
         ("docs/keys.pdf", 4, "docs/keys.pdf: has no page 4; it has pages 1-3"),
         ("docs/note.md", 1, "no pages to draw, only PDF and images have; it is markdown"),
         ("added:text", 1, "no pages to draw, only PDF and images have; it is text"),
+        ("docs/broken.pdf", 1, "has no pages yet, because it has not been ingested"),
         ("docs/kyes.pdf", 1, "did you mean 'docs/keys.pdf'"),
     ],
 )
@@ -82,10 +84,27 @@ def test_only_what_was_ingested_is_drawn(docs: KnowledgeBase, folder: Path) -> N
     with pytest.raises(DocumentChangedError, match=r"keys\.pdf: .*have changed .*; ingest again"):
         docs.page_picture("docs/keys.pdf", 1)
     file.unlink()
-    with pytest.raises(DocumentChangedError, match="no longer listed by its source"):
+    with pytest.raises(DocumentChangedError, match="it was removed from its source since"):
         docs.page_picture("docs/keys.pdf", 1)
     file.write_bytes(KEYS)
     assert ink(docs.page_picture("docs/keys.pdf", 1))
+
+
+def test_a_page_shows_nothing_that_steps_remove(tmp_path: Path) -> None:
+    """The picture of a document that goes through steps has what they redact."""
+    redact = "def redact(document):\n    return document\n"
+    (tmp_path / "redacting.py").write_text(redact)
+    for name in ("staff", "public"):
+        (tmp_path / f"{name}.pdf").write_bytes(KEYS)
+    step = {"function": "redacting:redact", "documents": ["staff.*"]}
+    source = {"type": "file_glob", "path": "*.pdf"}
+    kb = {"id": "docs", "sources": [source], "preprocess": {"steps": [step]}}
+    with Project.build({"name": "staff", "knowledge_bases": [kb]}, root=tmp_path) as project:
+        docs = project.knowledge_base("docs")
+        docs.ingest()
+        assert ink(docs.page_picture("public.pdf", 1))
+        with pytest.raises(NotFoundError, match=r"not shown, .* preprocess\.steps may remove"):
+            docs.page_picture("staff.pdf", 1)
 
 
 def test_without_the_extra(

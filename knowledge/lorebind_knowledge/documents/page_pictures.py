@@ -43,11 +43,16 @@ async def page_picture(corpus: Corpus, document: str, number: int) -> bytes:
     with kb.threads.lane("read"):
         entry = await call(_entry, kb, document)
     _check_format(entry.uri, entry.format)
+    if corpus.steps.versions(entry.uri):  # they may redact
+        raise NotFoundError(
+            f"{entry.uri}: its pages are not shown, because they have what preprocess.steps may "
+            "remove from its text"
+        )
     async with corpus.loading.drawing:
         with kb.threads.lane("ingest"), tenant(kb.namespace.tenant), Readers(limits) as readers:
             item = await call(find_item, corpus, entry.source, entry.uri)
             if item is None:
-                raise _changed(entry.uri, "is no longer listed by its source")
+                raise _changed(entry.uri, "it was removed from its source")
             content = checked_content(await call(item.read, ""), entry.uri)
             form = await call(_check_content, corpus, readers, entry, content)
 
@@ -75,7 +80,7 @@ def _check_content(corpus: Corpus, readers: Readers, entry: DocumentEntry, conte
     form = format_of(content.data, entry.uri, content.media_type)
     recipes = Recipes(corpus, Scans(corpus, readers, plans=True))
     if entry.signature != signature_of(content, recipes.of(entry.uri, entry.source, form)):
-        raise _changed(entry.uri, "or the settings that it is read with have changed")
+        raise _changed(entry.uri, "it or the settings of its ingest have changed")
     _check_format(entry.uri, form)
     return form
 
