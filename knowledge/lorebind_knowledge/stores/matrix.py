@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _MARGIN = 1e-5
 # Relative cost of a row that is copied before it is multiplied.
 _SPARSE = 8
+# Range of the numbers per vector, up to which a table of it is faster than a search in them.
+_RANGE = 16
 # Rows that are copied at a time: few enough for a processor's cache.
 _BLOCK = 1024
 
@@ -97,9 +99,18 @@ class ExactMatrix:
 
     def _positions(self, numbers: Collection[int]) -> NDArray[np.intp]:
         """Return the positions of the numbers that exist, ascending."""
-        if not isinstance(numbers, np.ndarray):
-            numbers = np.fromiter(numbers, np.int64, len(numbers))
-        ordered = np.sort(numbers)
+        some: Numbers = (
+            numbers
+            if isinstance(numbers, np.ndarray)
+            else np.fromiter(numbers, np.int64, len(numbers))
+        )
+        if len(some) * _SPARSE > len(self) > 0:
+            first, last = self.numbers[0], self.numbers[-1]
+            if last - first < len(self) * _RANGE:
+                wanted = np.zeros(last - first + 1, np.bool_)
+                wanted[some[(some >= first) & (some <= last)] - first] = True
+                return np.flatnonzero(wanted[self.numbers - first])
+        ordered = np.sort(some)
         again = np.zeros(len(ordered), np.bool_)
         again[1:] = ordered[1:] == ordered[:-1]
         return self._find(ordered[~again])[0]

@@ -1,4 +1,4 @@
-"""The part of a metadata filter that Qdrant can evaluate.
+"""The part of a metadata filter that a Qdrant server can evaluate.
 
 Qdrant's own conditions do not distinguish a missing field from an empty list, compare texts only
 for equality, and cannot name every field. A hosted server also refuses to filter by fields without

@@ -15,6 +15,7 @@ import numpy as np
 
 from lorebind_config.errors import StoreError
 from lorebind_knowledge.stores.base import SearchHits, VectorStore, batches
+from lorebind_knowledge.stores.matrix import ExactMatrix
 from lorebind_knowledge.stores.qdrant.connection import QdrantConnection, collection_is_missing
 from lorebind_knowledge.stores.qdrant.filters import FACTS, facts, has_fact, narrow
 from lorebind_knowledge.stores.qdrant.local_mode import qdrant
@@ -30,10 +31,14 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _DISTANCES = {"cosine": "COSINE", "l2": "EUCLID", "ip": "DOT"}
+_SPARSE = 8
+"""In local mode, reading a vector takes less time than a search does for this many."""
 _VECTORS_AT_ONCE = 1000
 """Larger results omit the vectors, because few of them pass a filter."""
 _SECONDS_BETWEEN_LOOKS = 60.0
 """How long a space counts as small or large before its size is looked up again."""
+_GROWTH = 4
+"""How many more vectors are asked for if too few of them are among the allowed ones."""
 _READ_AT_ONCE = 256
 _DELETED_AT_ONCE = 10_000
 _SPACE = "space"
@@ -49,10 +54,12 @@ _FACT_BYTES = 28
 class QdrantStore(VectorStore):
     """Stores vectors in Qdrant. Local mode compares a query with every vector.
 
+    A server filters. Local mode evaluates each condition in Python for every point, which takes
+    far longer than the search, so it searches among numbers instead.
+
     A missing collection counts as empty. Every write returns when it has been applied.
     """
 
-    filters = True
     counts_fast = False
 
     def __init__(
@@ -81,6 +88,7 @@ class QdrantStore(VectorStore):
         self._connection = connection or QdrantConnection()
         self._collection, self._metric = collection, metric
         self.is_exact = exact or self._connection.is_local
+        self.filters = not self._connection.is_local
         self._approximate_from = approximate_from
         self._large: dict[int, tuple[float, bool]] = {}
         """Whether spaces are large, each with the time at which to look again."""
@@ -100,7 +108,9 @@ class QdrantStore(VectorStore):
         where: Mapping[str, Any],
         allowed_ids: Collection[int] | None,
     ) -> SearchHits:
-        narrowed = narrow(where)
+        if allowed_ids is not None:
+            return self._nearest_among(space, vector, k, allowed_ids)
+        narrowed = narrow(where) if self.filters else None
         conditions = [] if narrowed is None else [narrowed]
         exact = self.is_exact or not self._is_large(space)
         if self._metric == "l2":
@@ -133,6 +143,34 @@ class QdrantStore(VectorStore):
 
     def __str__(self) -> str:
         return str(self._connection)
+
+    def _nearest_among(
+        self, space: Partition, vector: Vector, k: int, allowed_ids: Collection[int]
+    ) -> SearchHits:
+        """Return the nearest of some numbers.
+
+        The vectors of few are compared here. For many, the nearest of all are asked for, until
+        enough of these are among them.
+        """
+        there = self._ask(
+            space, lambda client, name: client.get_collection(name).points_count or 0, nothing=0
+        )
+        allowed = np.unique(np.fromiter(allowed_ids, np.int64, len(allowed_ids)))
+        if not there or len(allowed) * _SPARSE <= there:
+            vectors = self.get(space, allowed.tolist())
+            numbers = np.array(sorted(vectors), np.int64)
+            matrix = np.array([vectors[number] for number in numbers.tolist()], np.float32)
+            return ExactMatrix(numbers, matrix.reshape(-1, space.dimension)).nearest(vector, k)
+        limit = 2 * k * max(there // len(allowed), 1)
+        while True:
+            hits = self.nearest(space, vector, limit, {}, None)
+            inside = np.isin(hits.numbers, allowed)
+            if inside.sum() >= k or len(hits.numbers) < limit:
+                numbers = np.array(hits.numbers, np.int64)[inside]
+                return SearchHits(
+                    numbers.tolist(), None if hits.vectors is None else hits.vectors[inside]
+                )
+            limit *= _GROWTH
 
     def _upsert(self, space: Partition, points: list[Any]) -> None:
         def upsert(client: QdrantClient, name: str) -> object:
