@@ -1,4 +1,4 @@
-"""Features of the Qdrant store: locations, outages, layouts, and filters on the server."""
+"""Features of the Qdrant store: locations, outages, layouts, and filters of a server."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from qdrant_client import QdrantClient, models
-from qdrant_client.local.payload_filters import check_filter
 
 from lorebind_config.errors import StoreError
-from lorebind_config.filters import compile_filter
 from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import LostVectorsError, SearchHits, StoredVector
 from lorebind_knowledge.stores.qdrant import store as store_module
 from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
-from lorebind_knowledge.stores.qdrant.filters import facts, narrow
+from lorebind_knowledge.stores.qdrant.filters import facts
 from lorebind_knowledge.stores.qdrant.store import QdrantStore, requests
 from lorebind_knowledge.testing.index_driver import Driver, record
 from tests.conformance.qdrant_loopback import Loopback, serve
@@ -34,35 +32,6 @@ OWNER = IndexKey(Namespace("acme", "shop", "project", "docs"))
 SPACE = Partition(OWNER, index_uid=0x123456789ABCDEF0, dimension=4)
 EAST = (1.0, 0.0, 0.0, 0.0)
 NORTH = (0.0, 1.0, 0.0, 0.0)
-
-scalars = st.none() | st.booleans() | st.sampled_from([-1, 0, 1, 2, 0.5, 1.0, 2**53 + 1, "", "a"])
-names = st.sampled_from(["x", "a.b", ""])
-metadatas = st.dictionaries(names, scalars | st.lists(scalars, max_size=2), max_size=3)
-memberships = (
-    scalars
-    | st.lists(scalars, max_size=2)
-    | st.fixed_dictionaries({"$ne": scalars})
-    | st.fixed_dictionaries({"$nin": st.lists(scalars, max_size=2), "$eq": scalars})
-    | st.fixed_dictionaries({"$exists": st.booleans()})
-)
-orderings = st.dictionaries(
-    st.sampled_from(["$gt", "$gte", "$lt", "$lte"]),
-    st.sampled_from([0, 1, 0.5, 2**53 + 1, "a"]),
-    min_size=1,
-)
-
-
-def filters(conditions: st.SearchStrategy[Any], least: int = 0) -> st.SearchStrategy[Any]:
-    """Generate filters of these conditions, with at least `least` fields each."""
-    return st.recursive(
-        st.dictionaries(names, conditions, min_size=least, max_size=2),
-        lambda inner: st.one_of(
-            st.fixed_dictionaries({"$not": inner}),
-            st.fixed_dictionaries({"$and": st.lists(inner, min_size=1, max_size=2)}),
-            st.fixed_dictionaries({"$or": st.lists(inner, min_size=1, max_size=2)}),
-        ),
-        max_leaves=4,
-    )
 
 
 @pytest.fixture
@@ -94,28 +63,6 @@ def numbers(store: QdrantStore, where: dict[str, Any] | None = None, k: int = 50
 
 def queries(loopback: Loopback) -> list[dict[str, Any]]:
     return [body for body in loopback.bodies if "query" in body]
-
-
-def meets(where: dict[str, Any], metadata: dict[str, Any]) -> bool:
-    """Return whether a point with this metadata meets the condition sent to Qdrant."""
-    condition = narrow(where)
-    payload = {"facts": facts(metadata)}
-    return condition is None or check_filter(models.Filter(must=[condition]), payload, 1, {})
-
-
-@given(metadatas, filters(memberships | orderings))
-@settings(max_examples=examples(300))
-def test_filters_only_narrow(metadata: dict[str, Any], where: dict[str, Any]) -> None:
-    """No point that passes a filter is excluded."""
-    assert meets(where, metadata) or not compile_filter(where)(metadata)
-
-
-@given(metadatas, filters(memberships, least=1))
-@example({}, {"x": []})
-@settings(max_examples=examples(300))
-def test_equality_is_decided_by_the_server(metadata: dict[str, Any], where: dict[str, Any]) -> None:
-    """Equality, membership and existence exclude all points that do not pass, for any name."""
-    assert meets(where, metadata) == compile_filter(where)(metadata)
 
 
 def test_orderings_ask_for_the_field(store: QdrantStore, loopback: Loopback) -> None:
