@@ -17,6 +17,7 @@ RUNS = {
     "against": "--against {root} --sizes 100 --rounds 1 --questions 2 --dsn {database}",
     "events": "--rounds 1 --events 100",
     "extractors": "{folder}",
+    "filters": "--passages 20 --rounds 1 --dsn {dsn}",
     "follow_ups": "--embedder hashing",
     "ingest": "{folder} --rounds 1 --files 10",
     "large": "--sizes 200 --questions 2 --add 10 --rest 20 --dsn {dsn}",
