@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import SparseVector, Vector
     from lorebind_knowledge.stores.base import SearchHits, VectorStore
 
+_FEW = 256
+"""Number of passages whose vectors are read from the catalog instead of asking the store."""
+_MOST_AT_FIRST = 1000
+"""How many candidates are asked for at first, however few of them pass."""
 _GROWTH = 4
 _SAMPLE = 20
 
@@ -157,6 +161,13 @@ class View(Chunks):
         # At most the number of entries, or the database may read the vectors of other indexes.
         # At least one, so that damaged counts end the search with an error.
         ask = max(min(k + 1 + k // 10 + min(dead, max(k, 16)), self.state.entered), 1)
+        if only.allowed_ids is not None and not self._store.returns_vectors:
+            # The store searches among all: each request costs as much as a search without a filter.
+            if len(only.allowed_ids) <= _FEW:
+                scores = self.cosines(vector, only.allowed_ids)
+                return self._hits(only.allowed_ids.tolist(), scores, only).best(k)
+            share = len(only.allowed_ids) / self.state.entered
+            ask = max(ask, min(int(2 * ask / share), self.state.entered, _MOST_AT_FIRST))
         while True:
             candidates = finish(
                 self._store.nearest(self._space, query, ask, only.for_store, only.allowed_ids)
