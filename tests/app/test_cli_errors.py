@@ -40,7 +40,8 @@ def test_an_unknown_key_is_shown_with_its_place(cli: Cli) -> None:
     assert failed(done, 2) == (
         f"lorebind.yaml:{line}:5: unknown key 'descripton'; "
         "did you mean 'description'; known: chunking, description, embedder, id, ingest, keep, "
-        "language, metadata, preprocess, retrieval, sources, sparse, vector_db, weak_below\n"
+        "language, metadata, preprocess, retrieval, sources, sparse, "
+        "tool_filters, vector_db, weak_below\n"
     )
     assert done.out == ""
 

@@ -289,8 +289,8 @@ def test_a_retriever_of_named_knowledge_bases_or_of_a_place(project: Project) ->
 
 
 def test_a_retriever_of_nothing_is_refused(tmp_path: Path) -> None:
-    """If nothing is bound, there is nothing to retrieve, and the error suggests a fix."""
-    with pytest.raises(UsageError, match=r"project.retriever\('docs'\)"):
+    """If nothing is declared, there is nothing to retrieve, and the error suggests a fix."""
+    with pytest.raises(UsageError, match="no knowledge base yet; declare one"):
         Project.build({"name": "p"}, root=tmp_path).retriever()
 
 

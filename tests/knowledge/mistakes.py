@@ -75,7 +75,7 @@ MISTAKES = [
         "descriptoin: The handbook",
         "lorebind.yaml:19:5: unknown key 'descriptoin'; did you mean 'description'; known: "
         "chunking, description, embedder, id, ingest, keep, language, metadata, preprocess, "
-        "retrieval, sources, sparse, vector_db, weak_below",
+        "retrieval, sources, sparse, tool_filters, vector_db, weak_below",
     ),
     Mistake(
         "an unknown key, nothing near",

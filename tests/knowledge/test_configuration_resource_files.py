@@ -95,7 +95,7 @@ def test_what_has_sources_is_a_knowledge_base(tmp_path: Path) -> None:
             [
                 "parts/docs.yaml:4:1: unknown key 'embeder'; did you mean 'embedder'; known: "
                 "chunking, description, embedder, id, ingest, keep, language, metadata, "
-                "preprocess, retrieval, sources, sparse, vector_db, weak_below"
+                "preprocess, retrieval, sources, sparse, tool_filters, vector_db, weak_below"
             ],
         ),
         (

@@ -169,7 +169,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         'put quotes around it: "{{ .env.NAME }}"',
         "workflows/first.yaml:6:15: unknown key 'embeder'; did you mean 'embedder'; "
         "known: chunking, description, embedder, id, ingest, keep, language, metadata, "
-        "preprocess, retrieval, sources, sparse, vector_db, weak_below",
+        "preprocess, retrieval, sources, sparse, tool_filters, vector_db, weak_below",
         "workflows/first.yaml:9:15: task 'two' uses unknown agent 'critik'; did you "
         "mean 'critic'; known: critic, helper, torn",
         "workflows/first.yaml:9:30: {{ .tasks.on.output }} is not defined: .tasks has "

@@ -166,7 +166,7 @@ def test_marks_move_with_the_text(data: st.DataObject) -> None:
         text,
         "x",
         tuple(Heading(start, 1, word) for start, word in zip(starts, words, strict=True)),
-        anchors=tuple(map(Anchor, starts, ["page"] * len(words), words)),
+        anchors=tuple(map(Anchor, starts, ["chapter"] * len(words), words)),
         cues=tuple(Cue(start, start + 2, 0.0, 1.0) for start in starts),
         body_start=starts[1],
         body_end=starts[-1],
