@@ -11,7 +11,7 @@ import pytest
 from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_knowledge.catalog.ledger import DocumentEntry
-from lorebind_knowledge.ingest import preparation
+from lorebind_knowledge.ingest import recipes
 from lorebind_knowledge.loaders.base import Heading, LoadedDocument
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import begin_load, load_document
@@ -157,8 +157,8 @@ async def test_only_pages_are_read_again(bench: Bench, monkeypatch: pytest.Monke
     bench.write("c.txt", NEWS)  # HTML by its content
     bench.change(sources=[FileSource("file_glob", ["docs/*"], bench.root)])
     await bench.ingest()
-    recipes = [entry.recipe for entry in documents(bench)]
-    assert len(set(recipes)) == 1
+    before = [entry.recipe for entry in documents(bench)]
+    assert len(set(before)) == 1
     again, nothing = counts(updated=2, unchanged=1), counts(unchanged=3)
     bench.change(html_extractor="trafilatura")
     assert (await bench.plan()).documents == again
@@ -166,11 +166,11 @@ async def test_only_pages_are_read_again(bench: Bench, monkeypatch: pytest.Monke
     assert not [text for text in await bench.texts() if "Advertisement" in text]
     assert (await bench.ingest()).documents == nothing
     with monkeypatch.context() as another:
-        another.setattr(preparation, "library_version", lambda _: "99.0")
+        another.setattr(recipes, "library_version", lambda _: "99.0")
         assert (await bench.ingest()).documents == again
     bench.change(html_extractor="built_in")
     assert (await bench.ingest()).documents == again
-    assert [entry.recipe for entry in documents(bench)] == recipes
+    assert [entry.recipe for entry in documents(bench)] == before
     assert (await bench.ingest()).documents == nothing
 
 

@@ -58,7 +58,11 @@ PNG = "image/png"
 _PICTURE: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The picture",
-        "content": {PNG: {"schema": {"type": "string", "format": "binary"}}},
+        # Generators of clients take the first type that they know, which is not that of a picture.
+        "content": {
+            media_type: {"schema": {"type": "string", "format": "binary"}}
+            for media_type in ("application/octet-stream", PNG)
+        },
     }
 }
 
