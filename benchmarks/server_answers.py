@@ -11,7 +11,6 @@ import json
 import statistics
 import time
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,5 +142,4 @@ async def _first(parts: AsyncIterator[str]) -> float:
 
 
 async def _whole(parts: AsyncIterator[str]) -> str:
-    async with aclosing(parts) as each:  # type: ignore[type-var]  # it is a generator
-        return "".join([part async for part in each])
+    return "".join([part async for part in parts])

@@ -40,7 +40,7 @@ class DocumentMethods:
         *,
         state: str | None = None,
         q: str = "",
-        format: str | None = None,  # noqa: A002  # as the field of `DocumentInfo`
+        format: str | None = None,
         filters: Mapping[str, Any] | None = None,
         limit: int | None = None,
         after: str | None = None,

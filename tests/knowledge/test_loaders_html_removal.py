@@ -97,7 +97,7 @@ def test_front_matter_stays() -> None:
 
 
 @pytest.mark.parametrize("format", ["html", "csv", "json", "pdf"])
-def test_other_formats(format: str) -> None:  # noqa: A002
+def test_other_formats(format: str) -> None:
     """Documents of other formats are returned unchanged."""
     document = LoadedDocument("<b>x</b>", "x", format=format)
     assert without_html(document) is document

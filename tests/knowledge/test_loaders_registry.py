@@ -53,7 +53,7 @@ def archive(name: str) -> bytes:
         (b"{}", "x.ndjson", "", "jsonl"),
     ],
 )
-def test_choice(data: bytes, uri: str, media_type: str, format: str) -> None:  # noqa: A002
+def test_choice(data: bytes, uri: str, media_type: str, format: str) -> None:
     """The content decides, then a specific media type, then the extension."""
     assert load_document(data, uri, media_type).format == format
 

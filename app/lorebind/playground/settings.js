@@ -5,7 +5,7 @@ import { button, el, field, select, show } from "./dom.js";
 import { words } from "./words.js";
 
 const STRATEGIES = ["", "hybrid", "similarity", "mmr", "lexical", "rerank"];
-const OPERATORS = ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin"];
+const OPERATORS = ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$newer_than", "$older_than"];
 
 /** Return fields for settings, with their values; names in the address begin with `prefix`. */
 export async function settingsOf(context, kb, query, prefix) {

@@ -75,7 +75,7 @@ export const words = {
     workflow: "Workflow", task: "Task", agent: "Agent", filters: "Filters on metadata", addFilter: "Add a filter", remove: "Remove",
     key: "Field", operator: "Condition", value: "Value",
   },
-  operators: { $eq: "is", $ne: "is not", $gt: "is more than", $gte: "is at least", $lt: "is less than", $lte: "is at most", $in: "is one of", $nin: "is none of" },
+  operators: { $eq: "is", $ne: "is not", $gt: "is more than", $gte: "is at least", $lt: "is less than", $lte: "is at most", $in: "is one of", $nin: "is none of", $newer_than: "is newer than", $older_than: "is older than" },
   ingest: {
     go: "Ingest", run: "Run", running: "running", allow: "Remove these documents", plan: "Plan", planning: "Reading the sources …", planned: "What an ingest would do",
     about: "An ingest reads the sources and changes only what has changed there.", failed: "Try failed documents again",

@@ -115,7 +115,7 @@ class RemoteKnowledgeBase:
         *,
         state: str | None = None,
         q: str = "",
-        format: str | None = None,  # noqa: A002  # as the field of `DocumentInfo`
+        format: str | None = None,
         filters: Mapping[str, Any] | None = None,
     ) -> list[DocumentInfo]:
         check_state(state)

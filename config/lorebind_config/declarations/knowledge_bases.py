@@ -82,8 +82,8 @@ class PreprocessDeclaration(Declaration):
     )
     steps: list[AnyTransform] = Field(
         default_factory=list,
-        description="Code that changes documents after they are loaded: it redacts, enriches or "
-        "splits them. Steps run in this order, and nothing of what they remove is stored.",
+        description="Code that redacts, enriches or splits documents after they are loaded. Steps "
+        "run in the order of the list. No passage contains text that they remove.",
     )
 
 

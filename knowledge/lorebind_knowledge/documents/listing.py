@@ -98,7 +98,7 @@ def list_documents(
     state: str | None = None,
     *,
     q: str = "",
-    format: str | None = None,  # noqa: A002  # as the field
+    format: str | None = None,
     where: Mapping[str, Any] | None = None,
     limit: int | None = None,
     after: str | None = None,

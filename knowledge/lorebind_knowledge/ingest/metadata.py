@@ -100,7 +100,7 @@ def merged_metadata(
 def bounded_metadata(
     values: dict[str, Any], declared: SourceMetadata | None
 ) -> tuple[dict[str, Any], str]:
-    """Return the metadata of all passages of a document, and a notice of what is omitted, or "".
+    """Return the metadata that all passages of a document share, and a notice of omitted values.
 
     Args:
         values: the merged metadata, as its steps have left it.

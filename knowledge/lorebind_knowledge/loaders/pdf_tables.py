@@ -26,7 +26,7 @@ _NEAR = 3.0
 _MARGIN = 300
 """Number of characters before and after a table that can be the top and the foot of a page."""
 _UNREADABLE = "(cid:"
-"""The start of what pdfplumber writes for a character if it cannot read the font."""
+"""The prefix of what pdfplumber writes for a character of an unreadable font."""
 
 
 def load_pdf_with_tables(data: bytes, uri: str) -> LoadedDocument:
@@ -69,7 +69,7 @@ class _PageReader:
         self._pdfplumber, self._data = pdfplumber, data
         self._pages: list[Any] | None = None
         self._last: _Grid | None = None
-        """The table with the header of what ends the previous page, if that is a table."""
+        """The table at the end of the previous page, with its header; None if there is none."""
 
     def read(self, number: int, page: Any, content: Any) -> PageText:
         """Return the text and the tables of a page of PDFium, numbered from 0."""

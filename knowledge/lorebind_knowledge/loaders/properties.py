@@ -95,16 +95,17 @@ def _pdf_date(*parts: str | None) -> str:
 
 def _author(value: Any) -> str | list[str]:
     if isinstance(value, str):
-        name = " ".join(value.split())
-        return "" if name in _DEFAULTS or len(name) > _LONGEST else name
+        return _name(value)
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
         return ""
-    names = list(dict.fromkeys(filter(None, map(_author, filter(_is_text, value)))))
-    return names[0] if len(names) == 1 else names  # type: ignore[return-value]
+    texts = (item for item in value if isinstance(item, str))
+    names = list(dict.fromkeys(filter(None, map(_name, texts))))
+    return names[0] if len(names) == 1 else names
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+def _name(text: str) -> str:
+    name = " ".join(text.split())
+    return "" if name in _DEFAULTS or len(name) > _LONGEST else name
 
 
 def _language(value: Any) -> str:

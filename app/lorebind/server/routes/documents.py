@@ -81,7 +81,7 @@ async def list_documents(
     kb: SeenKnowledgeBase,
     state: State = None,
     q: SearchedText = "",
-    format: DocumentFormat = None,  # noqa: A002  # the name of the parameter
+    format: DocumentFormat = None,
     filters: FiltersInUrl = None,
 ) -> Any:
     """List the documents of a knowledge base by uri, including those that failed."""
