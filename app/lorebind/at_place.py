@@ -327,7 +327,7 @@ class AtPlace:
         ready = self._ready(model, question, request)
         with answer_span(self._knowledge.events, ready[0]) as span:
             answer = await lorebind_bindings.answer(self._knowledge, *ready)
-            describe_answer(span, answer)
+            describe_answer(span, answer.verdict, answer.citations)
             return answer
 
     def stream(

@@ -373,7 +373,7 @@ class AnswerStream:
     def _end(self, answer: Answer) -> None:
         self._answer = answer
         if self._span is not None:
-            describe_answer(self._span, answer)
+            describe_answer(self._span, answer.verdict, answer.citations)
 
     def _begin(self) -> None:
         if self._begun:

@@ -14,13 +14,12 @@ from lorebind_config.errors import ModelError
 from lorebind_knowledge.events import Event, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
     from langchain_core.messages.tool import ToolCall
 
-    from lorebind_bindings.answering import Answer
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_knowledge.events import Events, Span
 
@@ -64,10 +63,10 @@ def answer_span(
         yield span
 
 
-def describe_answer(span: Span, answer: Answer) -> None:
+def describe_answer(span: Span, verdict: str, citations: Collection[Any]) -> None:
     """Add to a span how an answer ended, without its texts."""
-    span["lorebind.verdict"] = answer.verdict
-    span["lorebind.citations"] = len(answer.citations)
+    span["lorebind.verdict"] = verdict
+    span["lorebind.citations"] = len(citations)
 
 
 @contextmanager
