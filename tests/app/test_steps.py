@@ -7,7 +7,7 @@ import logging
 import sys
 import zipfile
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ import pytest
 
 from lorebind import ConfigurationError, Project, UsageError
 from lorebind_config.project_modules import PACKAGES
-from lorebind_knowledge.loaders.base import LoadedDocument
+from lorebind_knowledge.loaders import base
+from lorebind_knowledge.loaders.base import Anchor, Cue, Heading, LoadedDocument, Record, Table
 from tests.bindings.helpers import write
 from tests.knowledge.documents import pdf_bytes, xlsx_bytes
 
@@ -53,10 +54,6 @@ def texts(document):
 
 def nothing(document):
     pass
-
-def odd(document, **changes):
-    from dataclasses import replace
-    return replace(document, **changes)
 
 async def later(document):
     return document
@@ -232,15 +229,51 @@ def test_a_document_whose_step_fails_fails_alone(root: Path, function: str, reas
         ({"text": "a\0b", "headings": []}, "a text with characters that databases do not accept"),
         ({"metadata": ["x"]}, "metadata that is not a mapping"),
         ({"body_end": 10**6}, "a text from 32 to 1000000 of 125 characters"),
+        ({"headings": None}, "headings that are not Heading with the types of its fields"),
+        ({"headings": [[0, 1, "x"]]}, "headings that are not Heading"),
+        ({"headings": [Heading(0, "1", "x")]}, "headings that are not Heading"),  # type: ignore[arg-type]
+        ({"cues": [Cue(0, 10**6, 0, 1)]}, "cues that are at other places in its text"),
+        ({"tables": [Table(0, 9, 8)]}, "tables that are at other places in its text"),
+        ({"tables": [Table(0, 8, 10**6)]}, "tables that are at other places in its text"),
+        ({"records": [Record(0, {1: 2})]}, "metadata that is not a mapping"),  # type: ignore[dict-item]
+        ({"anchors": [Anchor(0, "sheet", "a\0")]}, "an anchor 1 with characters that databases"),
+        ({"anchors": [Anchor(0, "page", "iv")]}, "a page named 'iv', which is not a number"),
+        ({"scanned": None}, "a NoneType as scanned"),
     ],
 )
 def test_malformed_results_are_refused(root: Path, changes: dict[str, Any], reason: str) -> None:
     """A result that no store or citation could hold fails its document, and no others."""
-    step = {"function": "code:odd", "documents": ["hr/*"], "config": changes}
+
+    def odd(document: LoadedDocument) -> LoadedDocument:
+        return replace(document, **changes)
+
+    step = {"function": odd, "documents": ["hr/*"]}
     with Project.build(declared(step), root=root) as project:
         report = project.ingest("docs")
         assert report.documents["added"] == 1
         assert reason in report.failures[0].reason
+
+
+@pytest.mark.parametrize("are_parts", [True, False])
+def test_many_parts_share_what_is_computed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, are_parts: bool
+) -> None:
+    """The lines of a document are looked for once, however many parts or texts it is split into."""
+    computed = []
+    line_ends = base.line_ends
+    monkeypatch.setattr(
+        base, "line_ends", lambda text: computed.append(len(text)) or line_ends(text)
+    )
+
+    def split(document: LoadedDocument) -> list[LoadedDocument]:
+        if are_parts:
+            return [document.part(at, at + 10) for at in range(0, 1000, 10)]
+        return [LoadedDocument(f"Record {number}", "Record") for number in range(100)]
+
+    (root / "hr" / "staff.md").write_text("Some words of the staff.\n" * 100, encoding="utf-8")
+    with Project.build(declared({"function": split, "documents": ["hr/*"]}), root=root) as project:
+        assert project.ingest("docs").chunks["total"] == 101
+    assert len(computed) == 2  # and once for the other document
 
 
 def test_a_document_can_be_left_out(root: Path) -> None:

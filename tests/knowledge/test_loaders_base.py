@@ -194,11 +194,11 @@ def test_what_is_replaced_is_replaced_everywhere() -> None:
         "About Ann.\n\nAnn's page",
         "Ann",
         (Heading(0, 1, "About Ann"),),
-        metadata={"Ann": ["Ann", {"by": "Ann", "year": 2026}]},
+        metadata={"Ann": ["Ann", {"by": "Ann", "year": 2026}, ("Ann", {"x": ("Ann",)})]},
         anchors=(Anchor(0, "sheet", "Ann"), Anchor(12, "page", 2)),
     )
     redacted = document.replaced("(A)nn", r"\1.")
     assert "Ann" not in repr(redacted)
-    assert redacted.metadata == {"A.": ["A.", {"by": "A.", "year": 2026}]}
+    assert redacted.metadata == {"A.": ["A.", {"by": "A.", "year": 2026}, ("A.", {"x": ("A.",)})]}
     assert redacted.anchors == (Anchor(0, "sheet", "A."), Anchor(11, "page", 2))
     assert document.replaced("Bob", "x") == document

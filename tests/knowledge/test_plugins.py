@@ -24,6 +24,7 @@ from lorebind_config.errors import (
 from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_config.reading.loading import build_project, load_project
 from lorebind_knowledge import KnowledgeService
+from lorebind_knowledge.loaders import formats, registry
 from lorebind_knowledge.loaders.registry import load_document, loaders_version
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Partition
@@ -333,6 +334,36 @@ def test_loaders_may_not_share_an_ending(site: Path) -> None:
     with pytest.raises(SourceError, match=r"'\.csv' is claimed by .*Lorebind itself and .*greedy"):
         load_document(b"a,b", "a.csv")
     assert load_document(b"a,b", "a.md").text == "a,b"
+
+
+@pytest.mark.parametrize("can_recognize", [True, False])
+def test_a_plugin_reads_images_before_ocr(
+    site: Path, monkeypatch: pytest.MonkeyPatch, can_recognize: bool
+) -> None:
+    """Installing the extra `ocr` does not stop a plugin from reading images."""
+    for module in (formats, registry):
+        monkeypatch.setattr(module, "can_recognize", lambda: can_recognize)
+    text = (
+        "from lorebind.plugin import LoadedDocument\n"
+        "suffixes = ('.png',)\nmedia_types = ('image/png',)\n"
+        "def load(data, uri): return LoadedDocument('a chart', 'Chart')"
+    )
+    install(site, "charts", {"loaders": {"charts": "charts"}}, {"charts": text})
+    assert formats.problems_of_loaders() == []
+    for name, media_type in (("a.png", ""), ("a", "image/png")):
+        assert load_document(b"\x89PNG\r\n\x1a\n", name, media_type).text == "a chart"
+
+
+def test_pages_of_plugins_have_numbers(site: Path) -> None:
+    """A page that has no number fails its document, not what counts pages later."""
+    text = (
+        "from lorebind_knowledge.loaders.base import Anchor, LoadedDocument\n"
+        "suffixes = ('.odt',)\nmedia_types = ()\n"
+        "def load(data, uri): return LoadedDocument('a', 'A', anchors=(Anchor(0, 'page', 'iv'),))"
+    )
+    install(site, "pages", {"loaders": {"pages": "pages_of_odt"}}, {"pages_of_odt": text})
+    with pytest.raises(SourceError, match=r"a\.odt: the loader .* a page named 'iv', which is not"):
+        load_document(b"x", "a.odt")
 
 
 def test_a_loader_is_chosen_by_media_type_and_ending(site: Path) -> None:

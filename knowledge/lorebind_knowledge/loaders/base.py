@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from itertools import groupby
 from pathlib import PurePosixPath
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from lorebind_config.errors import SourceError
 from lorebind_config.namespace import ADDED_SCHEME
 from lorebind_knowledge.loaders.editing import TextEdit, change_texts
 from lorebind_knowledge.records import Span, joined_locator, numbered
+
+T = TypeVar("T")
 
 _LINE_END = re.compile("\n")
 
@@ -100,7 +102,7 @@ class Anchor(NamedTuple):
     start: int
     kind: Literal["page", "slide", "cell", "chapter", "sheet"]
     name: int | str
-    """Its number, or its title as citations show it.
+    """Its number, or its title as citations show it; for a page always its number.
 
     For a sheet, the first line of the text is its name, and each further line is a row.
     """
@@ -146,6 +148,10 @@ class LoadedDocument:
     """End of the indexed part; None for the end of the text."""
     scanned: frozenset[int] = frozenset()
     """The pages whose text OCR has recognized."""
+    _computed: dict[Callable[..., Any], tuple[tuple[Any, ...], Any]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """The last arguments and result of functions; documents made by `replace` share them."""
 
     @property
     def end(self) -> int:
@@ -243,9 +249,17 @@ class LoadedDocument:
         counts = {**self.omitted, "page": len(self.textless_pages)}
         return {kind: counts[kind] for kind in PARTS if counts.get(kind)}
 
-    @cached_property
-    def _line_ends(self) -> list[int]:
-        return [end.start() for end in _LINE_END.finditer(self.text)]
+    def sharing(self, other: LoadedDocument) -> LoadedDocument:
+        """Return the document; what both compute of the same text is computed once."""
+        return replace(self, _computed=other._computed)
+
+    def _once(self, compute: Callable[..., T], *values: Any) -> T:
+        """Return `compute(*values)`, computed once for all parts of a document."""
+        before, result = self._computed.get(compute, (None, None))
+        if before is None or any(map(operator.is_not, before, values)):
+            result = compute(*values)
+            self._computed[compute] = values, result
+        return cast("T", result)
 
     def span(self, start: int, end: int) -> Span:
         """Return the span of `text[start:end]`: its lines, and its parts and times if known."""
@@ -253,7 +267,7 @@ class LoadedDocument:
         return Span(start, end, first, last, **self._parts(start, end), **self._times(start, end))
 
     def _line(self, offset: int) -> int:
-        return bisect.bisect_left(self._line_ends, offset) + 1
+        return bisect.bisect_left(self._once(line_ends, self.text), offset) + 1
 
     def parts(self) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each part of the body that is split into passages alone."""
@@ -328,10 +342,11 @@ class LoadedDocument:
     def heading_path(self, offset: int) -> list[str]:
         """Return the titles of the headings above the character, outermost first."""
         at = bisect.bisect_right(self.headings, offset, key=lambda heading: heading.start) - 1
+        parents = self._once(_parents, self.headings)
         path: list[str] = []
         while at >= 0:
             path.append(self.headings[at].title)
-            at = self._parents[at]
+            at = parents[at]
         return path[::-1]
 
     def header_above(self, offset: int) -> str:
@@ -341,23 +356,34 @@ class LoadedDocument:
         """
         at = bisect.bisect_right(self.tables, offset, key=lambda table: table.start) - 1
         inside = at >= 0 and self.tables[at].rows <= offset < self.tables[at].end
-        return self._headers[at] if inside else ""
+        return self._once(_headers, self.text, self.tables)[at] if inside else ""
 
-    @cached_property
-    def _headers(self) -> list[str]:
-        return [_shortened(self.text[table.start : table.rows]) for table in self.tables]
 
-    @cached_property
-    def _parents(self) -> list[int]:
-        """The index of each heading's parent heading; -1 if it has none."""
-        parents: list[int] = []
-        path: list[int] = []
-        for at, heading in enumerate(self.headings):
-            while path and self.headings[path[-1]].level >= heading.level:
-                path.pop()
-            parents.append(path[-1] if path else -1)
-            path.append(at)
-        return parents
+def line_ends(text: str) -> list[int]:
+    return [end.start() for end in _LINE_END.finditer(text)]
+
+
+def _headers(text: str, tables: Sequence[Table]) -> list[str]:
+    return [_shortened(text[table.start : table.rows]) for table in tables]
+
+
+def _parents(headings: Sequence[Heading]) -> list[int]:
+    """Return the index of each heading's parent heading; -1 if it has none."""
+    parents: list[int] = []
+    path: list[int] = []
+    for at, heading in enumerate(headings):
+        while path and headings[path[-1]].level >= heading.level:
+            path.pop()
+        parents.append(path[-1] if path else -1)
+        path.append(at)
+    return parents
+
+
+def misnamed_page(anchors: Iterable[Anchor]) -> str:
+    """Return a page that has no number as its name, in words; empty if there is none."""
+    names = (str(anchor.name) for anchor in anchors if anchor.kind == "page")
+    name = next((name for name in names if not name.isdecimal()), None)
+    return "" if name is None else f"a page named {name[:40]!r}, which is not a number"
 
 
 @lru_cache(maxsize=64)  # called many times for the same document
@@ -463,8 +489,9 @@ def parts_in_words(parts: Mapping[str, int]) -> str:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Return ascending numbers as ranges, at most ten of them: `2, 4-6`."""
-    texts = []
-    for _, run in groupby(enumerate(numbers), lambda numbered: numbered[1] - numbered[0]):
-        (_, first), *_, (_, last) = [*run] * 2
-        texts.append(str(first) if first == last else f"{first}-{last}")
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        first = runs.pop()[0] if runs and runs[-1][1] == number - 1 else number
+        runs.append((first, number))
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
     return ", ".join([*texts[:_MOST_RANGES], *(["…"] if len(texts) > _MOST_RANGES else [])])

@@ -46,4 +46,7 @@ def change_texts(value: Any, change: Callable[[str], str]) -> Any:
         return change(value)
     if isinstance(value, Mapping):
         return {change(str(key)): change_texts(inner, change) for key, inner in value.items()}
-    return [change_texts(inner, change) for inner in value] if isinstance(value, list) else value
+    if isinstance(value, list | tuple):
+        changed = (change_texts(inner, change) for inner in value)
+        return list(changed) if isinstance(value, list) else tuple(changed)
+    return value

@@ -15,7 +15,7 @@ from typing import Any
 from lorebind_config import plugins
 from lorebind_config.document_sizes import IMAGES
 from lorebind_config.errors import LorebindError, PluginError, SourceError
-from lorebind_knowledge.loaders.base import MAX_CHARACTERS, LoadedDocument
+from lorebind_knowledge.loaders.base import MAX_CHARACTERS, LoadedDocument, misnamed_page
 from lorebind_knowledge.loaders.text import LANGUAGES
 
 _NAMES = {
@@ -152,11 +152,13 @@ def load_plugged(data: bytes, uri: str, words: tuple[str, ...]) -> LoadedDocumen
         raise SourceError(f"{uri}: the loader {offer} returned a {type(document).__name__}")
     if len(document.text) > MAX_CHARACTERS:
         raise SourceError(f"{uri}: its text is longer than {MAX_CHARACTERS:,} characters; split it")
+    if wrong := misnamed_page(document.anchors):
+        raise SourceError(f"{uri}: the loader {offer} returned {wrong}")
     return document
 
 
 def _is_built_in(word: str) -> bool:
-    return bool(format_named(word)) or word == "text/plain"
+    return word in FORMATS or word == "text/plain"
 
 
 def _claim(word: str) -> tuple[plugins.PluginOffer, Any] | None:

@@ -135,12 +135,12 @@ def begin_load(
     """
     media_type, parameters, suffix = _names(uri, media_type)
     detected = _by_content(data)
-    if not detected:
+    if detected in ("", "image"):  # a plugin that reads images is preferred to OCR
         plugged = load_plugged(data, uri, (media_type, suffix))
         if plugged is not None:
             return plugged
-        if why := packages.why_unreadable(data):
-            raise SourceError("; ".join([f"{uri}: {why}", *broken_loaders()]))
+    if not detected and (why := packages.why_unreadable(data)):
+        raise SourceError("; ".join([f"{uri}: {why}", *broken_loaders()]))
     form = detected or format_named(media_type) or format_named(suffix)
     if not form and media_type != "text/plain":
         raise _unknown(suffix, uri, media_type)

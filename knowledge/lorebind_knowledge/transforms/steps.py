@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import MissingDependencyError, SourceError, UsageError
 from lorebind_config.namespace import digest
@@ -14,8 +14,14 @@ from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_knowledge.loaders.base import (
     LONGEST_TITLE,
     MAX_CHARACTERS,
+    Anchor,
+    Cue,
+    Heading,
     LoadedDocument,
+    Record,
+    Table,
     joined,
+    misnamed_page,
     well_formed,
 )
 from lorebind_knowledge.sources.folder.walk import matcher
@@ -28,6 +34,24 @@ if TYPE_CHECKING:
 _LOREBIND = str(Path(__file__).parents[1])
 
 _BETWEEN = "\n\n"
+
+_FIELDS: dict[str, Any] = {
+    **dict.fromkeys(("text", "title", "format", "language"), str),
+    **dict.fromkeys(("omitted", "properties"), Mapping),
+    "body_start": int,
+    "body_end": int | None,
+    "scanned": frozenset,
+}
+_MARKS: dict[str, tuple[Any, ...]] = {
+    "headings": (Heading, int, int, str),
+    "anchors": (Anchor, int, str, int | str),
+    "cues": (Cue, int, int, int | float, int | float),
+    "tables": (Table, int, int, int),
+    "records": (Record, int, Mapping),
+}
+"""The types of the marks of a document, and of their values, which begin with an offset."""
+_SEVERAL_OFFSETS = {"cues": 2, "tables": 3}
+"""The number of these offsets, where a mark has more than one."""
 
 MOST_PARTS = 100_000
 """Maximum number of documents that steps make of one document."""
@@ -121,6 +145,7 @@ def _laid_out(documents: Sequence[LoadedDocument], uri: str) -> Sequence[LoadedD
     Raises:
         SourceError: the text would be too long.
     """
+    documents = [document.sharing(documents[0]) for document in documents]
     starts: dict[str, int] = {}
     size = 0
     for document in documents:
@@ -153,9 +178,17 @@ def checked(changed: object, before: LoadedDocument, what: str) -> Sequence[Load
             "which may be empty"
         )
     for part in documents:
-        if isinstance(part.text, str) and len(part.text) > MAX_CHARACTERS:
-            raise SourceError(f"{what} returned a text of more than {MAX_CHARACTERS:,} characters")
-        if wrong := _malformed(part, before) or _misplaced(part, before):
+        has_same_text = part.text is before.text
+        kinds = [
+            kind
+            for kind in _MARKS
+            if not (has_same_text and getattr(part, kind) is getattr(before, kind))
+        ]
+        if wrong := (
+            _mistyped(part, kinds)
+            or _malformed(part, before, kinds)
+            or _misplaced(part, before, kinds)
+        ):
             raise SourceError(f"{what} returned {wrong}")
     return documents
 
@@ -173,35 +206,66 @@ def _described(changed: object) -> str:
     return f"a {type(changed).__name__}"
 
 
-def _malformed(document: LoadedDocument, before: LoadedDocument) -> str:
-    """Return which part of a changed document has a wrong type or characters; empty if none."""
-    texts: dict[str, object] = {"text": document.text, "title": document.title}
-    texts |= {f"heading {number}": mark.title for number, mark in enumerate(document.headings, 1)}
+def _mistyped(document: LoadedDocument, kinds: Sequence[str]) -> str:
+    """Return which part of a changed document has a wrong type; empty if none.
+
+    Args:
+        document: the changed document.
+        kinds: the marks that are not those of the document before; here and below.
+    """
+    for name, expected in _FIELDS.items():
+        if not isinstance(value := getattr(document, name), expected):
+            return f"a {type(value).__name__} as {name}"
+    for kind in kinds:
+        mark_type, *types = _MARKS[kind]
+        marks = getattr(document, kind)
+        if not (
+            isinstance(marks, list | tuple)
+            and all(isinstance(mark, mark_type) for mark in marks)
+            and all(all(map(isinstance, mark, types)) for mark in marks)
+        ):
+            return f"{kind} that are not {mark_type.__name__} with the types of its fields"
+    records = document.records if "records" in kinds else ()
+    for metadata in (document.metadata, *(record.metadata for record in records)):
+        if not isinstance(metadata, Mapping) or not all(isinstance(key, str) for key in metadata):
+            return "metadata that is not a mapping of texts to values"
+    return misnamed_page(document.anchors) if "anchors" in kinds else ""
+
+
+def _malformed(document: LoadedDocument, before: LoadedDocument, kinds: Sequence[str]) -> str:
+    """Return which text of a changed document is too long, or has characters that are refused."""
+    if len(document.text) > MAX_CHARACTERS:
+        return f"a text of more than {MAX_CHARACTERS:,} characters"
+    if len(document.title) > LONGEST_TITLE:
+        return f"a title of more than {LONGEST_TITLE} characters"
+    texts = {"a text": document.text, "a title": document.title}
+    if "headings" in kinds:
+        texts |= {f"a heading {at}": mark.title for at, mark in enumerate(document.headings, 1)}
+    if "anchors" in kinds:
+        names = (f"{mark.kind} {mark.name}" for mark in document.anchors)
+        texts |= {f"an anchor {at}": name for at, name in enumerate(names, 1)}
     for name, text in texts.items():
-        if not isinstance(text, str):
-            return f"a {type(text).__name__} as {name}"
-        if text != before.text and text != well_formed(text):
-            return f"a {name} with characters that databases do not accept"
-    metadata: object = document.metadata
-    if not isinstance(metadata, Mapping) or not all(isinstance(key, str) for key in metadata):
-        return "metadata that is not a mapping of texts to values"
-    is_too_long = len(document.title) > LONGEST_TITLE
-    return f"a title of more than {LONGEST_TITLE} characters" if is_too_long else ""
+        if text is not before.text and text != well_formed(text):
+            return f"{name} with characters that databases do not accept"
+    return ""
 
 
-def _misplaced(document: LoadedDocument, before: LoadedDocument) -> str:
+def _misplaced(document: LoadedDocument, before: LoadedDocument, kinds: Sequence[str]) -> str:
     """Return what is not at its place in the text of a changed document; empty if nothing."""
     size = len(document.text)
     if not 0 <= document.body_start <= document.end <= size:
         return f"a text from {document.body_start} to {document.end} of {size} characters"
-    for kind in ("headings", "anchors", "cues", "tables", "records"):
+    for kind in kinds:
         marks = getattr(document, kind)
         starts = [mark.start for mark in marks]
+        spans = [(*mark[: _SEVERAL_OFFSETS.get(kind, 1)], size) for mark in marks]
         if starts and (
-            not 0 <= starts[0] <= starts[-1] <= size
+            starts[0] < 0
             or any(start > after for start, after in pairwise(starts))
+            or any(start > after for span in spans for start, after in pairwise(span))
             or (
-                marks == getattr(before, kind)
+                document.text != before.text
+                and marks == getattr(before, kind)
                 and document.text[: starts[-1]] != before.text[: starts[-1]]
             )
         ):
