@@ -115,7 +115,11 @@ def _resolved(where: Mapping[str, Any]) -> dict[str, Any]:
             tests: dict[str, Any] = {}
             for operator_ in operators_of(condition):
                 key, operand = _without_dates(*operator_)
-                if key in tests:  # `$newer_than` becomes `$gte`, which may be there too
+                # `$newer_than` becomes `$gte`, which may be there too
+                if key in _ORDERINGS and is_date(operand) and is_date(tests.get(key)):
+                    stricter = max if key in ("$gt", "$gte") else min
+                    tests[key] = stricter(tests[key], operand)
+                elif key in tests:
                     more.append({name: {key: operand}})
                 else:
                     tests[key] = operand

@@ -20,7 +20,7 @@ from lorebind_config.dates import (
     seconds_of,
 )
 from lorebind_config.errors import UsageError
-from lorebind_config.filters import compile_filter, resolved
+from lorebind_config.filters import MOST_CONDITIONS, compile_filter, resolved
 from lorebind_knowledge.loaders.properties import as_date
 from lorebind_knowledge.testing.store_driver import CALENDAR, FILTERS, RANGES, SHELF
 
@@ -103,6 +103,22 @@ def test_resolved_means_the_same(shelf: dict[str, dict[str, object]], filters: o
         plain = resolved(where)
         for passes in map(compile_filter, (where, plain, resolved(plain))):
             assert "".join(name for name, fields in shelf.items() if passes(fields)) == expected
+
+
+def test_a_resolved_filter_is_no_larger() -> None:
+    """Two bounds of dates become the stricter one, so a filter at its limit stays within it."""
+    where: dict[str, object] = {f"f{number}": number for number in range(MOST_CONDITIONS - 2)}
+    where["on"] = {"$newer_than": "90d", "$gte": "2026-01-01"}
+    for bound, more in (
+        ("2026-01-01", {"$gt": "0999-01-01"}),
+        ("9000-01-02", {"$gt": "9000-01-01"}),
+    ):
+        on = resolved({"on": {"$newer_than": "999999y", "$gte": "2026-01-01", **more}})["on"]
+        assert on == {"$gte": bound}
+    assert resolved({"on": {"$lt": "2026-01-01", "$lte": "2025-01-01"}}) == {
+        "on": {"$lt": "2025-01-02"}
+    }
+    compile_filter(resolved(where))
 
 
 def test_ages() -> None:
