@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lorebind_config.declarations.sources import OcrSettings, SourceBase
-from lorebind_config.document_sizes import IMAGES
+from lorebind_config.document_sizes import IMAGES, SizeLimit
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders import formats
 from lorebind_knowledge.loaders.base import Anchor, Heading, LoadedDocument
@@ -256,6 +256,26 @@ async def test_models_that_cannot_be_used(bench: Bench) -> None:
     (folder / "old_rec.onnx").touch()
     with pytest.raises(SourceError, match=r"has old_rec\.onnx and rec\.onnx; remove one"):
         model_files(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("uri", "media_type", "setting"),
+    [
+        ("docs/A.PDF", "", "max_scan_bytes"),
+        ("https://a.example/a.png?size=big#top", "", "max_scan_bytes"),
+        ("a", "Image/PNG; q=1", "max_scan_bytes"),
+        ("docs/image/png", "", "max_bytes"),
+        ("docs/application/pdf", "text/plain", "max_bytes"),
+        ("https://a.example/?file=a.pdf", "text/html", "max_bytes"),
+        ("what?.pdf", "", "max_scan_bytes"),
+    ],
+)
+def test_limits_of_size(uri: str, media_type: str, setting: str) -> None:
+    """The limit and the setting that a message names belong together."""
+    limit = 5 if setting == "max_bytes" else 8
+    expected = (limit, f"the limit is {setting} of its source")
+    assert SizeLimit(5, 8).of(uri, media_type) == expected
+    assert SizeLimit(5, 4).of(uri, media_type) == (5, "the limit is max_bytes of its source")
 
 
 def test_scans_may_be_larger(tmp_path: Any) -> None:

@@ -232,6 +232,19 @@ async def test_what_is_declared_of_fetching(tmp_path: Path, server: WebServer) -
     assert server.requests[0].headers["authorization"] == "Bearer hidden"
 
 
+async def test_a_document_has_a_single_limit(tmp_path: Path, server: WebServer) -> None:
+    """Fetching and checking agree on whether a page may be as large as a PDF."""
+    server.routes["/a.pdf?page=1"] = Answer(b"x" * 11)
+    server.routes["/a"] = Answer(status=302, headers={"Location": "/b.pdf"})
+    server.routes["/b.pdf"] = Answer(b"x" * 11)
+    declared = {"max_bytes": 10, "max_scan_bytes": 11, "fetch": {"allow": ["127.0.0.1"]}}
+    urls = [server.url("/a.pdf?page=1"), server.url("/a")]
+    pdf, page = make(tmp_path, type="url", urls=urls, **declared).items()
+    assert len((await read(pdf)).data) == 11
+    with pytest.raises(SourceError, match=r"10 bytes; the limit is max_bytes of its source"):
+        await read(page)
+
+
 def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:
     """An address that a template made invalid does not keep others from being listed."""
     source = make(tmp_path, type="url", urls=["ftp://{{ .env.HOST }}/", "https://{{ .env.HOST }}/"])

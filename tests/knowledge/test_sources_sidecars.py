@@ -10,7 +10,7 @@ import pytest
 
 from lorebind import Project
 from lorebind_config.errors import ConfigurationError
-from lorebind_knowledge.sources.folder.sidecars import MOST_BYTES
+from lorebind_knowledge.sources.folder.sidecars import LIMIT
 
 HANDBOOK, NOTES = "docs/handbook.md", "docs/notes.txt"
 SIDECAR = "docs/handbook.md.meta.json"
@@ -127,7 +127,7 @@ def test_unchanged(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (b'{"team": "\xff"}', "is not UTF-8: invalid start byte at byte 10"),
         (b'{"a":' * 50_000, "is nested too deeply"),
         (b'{"n": ' + b"9" * 5_000 + b"}", "a number is too long"),
-        (b" " * (MOST_BYTES + 1), "is larger than 256 KiB; keep only metadata in it"),
+        (b" " * (LIMIT.size + 1), "is larger than 256 KiB; keep only metadata in it"),
         (b'{"page": 3}', "passages have their own 'page', which citations use; use another name"),
         (b'{"title": 3}', "the title is not text; write it in quotes"),
         ("link", "is a link to a location outside the project folder"),

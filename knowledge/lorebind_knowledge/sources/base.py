@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lorebind_config.document_sizes import is_scan
 from lorebind_config.errors import SourceError
 from lorebind_config.namespace import digest
 from lorebind_config.redaction import HIDDEN, is_secret_path
@@ -17,15 +16,14 @@ from lorebind_config.redaction import HIDDEN, is_secret_path
 if TYPE_CHECKING:
     from lorebind_config.declarations.base import Path
     from lorebind_config.declarations.sources import SourceBase, SourceMetadata
+    from lorebind_config.document_sizes import Limit
 
 _UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 
-def too_large(name: str, limit: int, hint: str = "") -> SourceError:
-    """Return the error for a file of more than `limit` bytes; by default, for a document."""
-    setting = "max_scan_bytes" if is_scan(name) else "max_bytes"
-    hint = hint or f"the limit is {setting} of its source"
-    return SourceError(f"{name}: is larger than {_size(limit)}; {hint}")
+def too_large(name: str, limit: Limit) -> SourceError:
+    """Return the error for a file that is larger than its limit."""
+    return SourceError(f"{name}: is larger than {_size(limit.size)}; {limit.hint}")
 
 
 def _size(count: int) -> str:

@@ -165,11 +165,11 @@ class RemoteBucket:
         if listed and listed == version:
             return None
         limit = self._limit.of(uri)
-        if size > limit:
+        if size > limit.size:
             raise too_large(uri, limit)
         with self._noting(outage, uri):
             # An empty object has no byte ranges.
-            data = self._bytes(path, limit + 1) if size else b""
+            data = self._bytes(path, limit.size + 1) if size else b""
             # If the object changed after it was listed, it has no version and is read again next
             # time.
             info = self._files().info(path, **self._seconds_to_read()) if listed else {}
@@ -179,10 +179,10 @@ class RemoteBucket:
         return Content(data, version=version, modified=modified)
 
     def _peek(self, path: str, uri: str, there: int, outage: _Outage, size: int | None) -> bytes:
-        if not there or (size is None and there > self._limit.of(uri)):
+        if not there or (size is None and there > self._limit.of(uri).size):
             return b""
         with self._noting(outage, uri):
-            return self._bytes(path, self._limit.of(uri) if size is None else size)
+            return self._bytes(path, self._limit.of(uri).size if size is None else size)
 
     @contextmanager
     def _noting(self, outage: _Outage, uri: str) -> Iterator[None]:

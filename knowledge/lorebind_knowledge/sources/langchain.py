@@ -15,6 +15,7 @@ from lorebind_config.checks.named_code import named_class
 from lorebind_config.declarations.objects import ClassOrObject
 from lorebind_config.declarations.sources import SourceBase
 from lorebind_config.declarations.values import ConfigMap
+from lorebind_config.document_sizes import SizeLimit
 from lorebind_config.errors import SourceError
 from lorebind_config.namespace import free_name
 from lorebind_config.redaction import redacted_message
@@ -158,7 +159,7 @@ class LangChainDocuments:
 
     def _read(self, uri: str, content: Callable[[], Content] | None, version: str) -> Content:
         if content is None:
-            raise too_large(uri, self.max_bytes)
+            raise too_large(uri, SizeLimit(self.max_bytes).of(uri))
         return content()
 
 

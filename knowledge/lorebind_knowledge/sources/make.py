@@ -205,7 +205,7 @@ class RedactingSource:
         if content is None:
             return None
         limit = self._limit.of(uri, content.media_type)
-        if len(content.data) > limit:
+        if len(content.data) > limit.size:
             raise too_large(uri, limit)
         if not content.metadata:
             return content

@@ -18,7 +18,7 @@ from lorebind_config.dates import date_of
 from lorebind_config.declarations.base import Fault, RefusedError
 from lorebind_config.declarations.sources import SourceBase, one_of
 from lorebind_config.declarations.values import FilePattern
-from lorebind_config.document_sizes import DEFAULT_MAX_BYTES, SizeLimit
+from lorebind_config.document_sizes import DEFAULT_MAX_BYTES, Limit, SizeLimit
 from lorebind_config.errors import SourceError
 from lorebind_config.project_files import OutsideError, open_inside
 from lorebind_knowledge.sources.base import (
@@ -30,7 +30,7 @@ from lorebind_knowledge.sources.base import (
 )
 from lorebind_knowledge.sources.folder.gitignore import GITIGNORE
 from lorebind_knowledge.sources.folder.path_templates import TemplatedFiles
-from lorebind_knowledge.sources.folder.sidecars import MOST_BYTES, Sidecars, metadata_in
+from lorebind_knowledge.sources.folder.sidecars import LIMIT, Sidecars, metadata_in
 from lorebind_knowledge.sources.folder.walk import EVERY_FILE, LINKS_OUT, Listing, matcher
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class FileSource:
     def _sidecar_of(self, path: str) -> str | None:
         return self._sidecars.path_of(self._home, path) if self._sidecars else None
 
-    def _limit(self, path: str) -> int:
+    def _limit(self, path: str) -> Limit:
         return SizeLimit(self.max_bytes, self.max_scan_bytes).of(path)
 
     def _media_type(self, path: str) -> str:
@@ -302,7 +302,7 @@ class FileSource:
             states = [os.lstat(f"{self._home}/{each}") for each in paths]
         except (OSError, ValueError):
             return ""
-        is_read = states[0].st_size <= self._limit(path)
+        is_read = states[0].st_size <= self._limit(path).size
         is_read = is_read and all(stat.S_ISREG(status.st_mode) for status in states)
         return _version(states, media_type) if is_read else ""
 
@@ -310,7 +310,9 @@ class FileSource:
         try:
             with open_inside(self._home, path) as file:
                 is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-                return file.read(self._limit(path) if size is None else size) if is_file else b""
+                return (
+                    file.read(self._limit(path).size if size is None else size) if is_file else b""
+                )
         except (OutsideError, OSError) as error:
             raise SourceError(f"{path}: cannot be read") from error
 
@@ -319,31 +321,28 @@ class FileSource:
         data, status = self._data(path, name, self._limit(path))
         states, metadata = [status], {}
         if (sidecar := self._sidecar_of(path)) is not None:
-            shown = f"{name}: its sidecar {_uri(os.fsencode(sidecar))}"
-            hint = "keep only metadata in it"
-            values, of_sidecar = self._data(sidecar, shown, MOST_BYTES, hint)
+            label = f"{name}: its sidecar {_uri(os.fsencode(sidecar))}"
+            values, of_sidecar = self._data(sidecar, label, LIMIT)
             states.append(of_sidecar)
-            metadata = metadata_in(values, shown)
+            metadata = metadata_in(values, label)
         changed = max(max(state.st_mtime_ns, state.st_ctime_ns) for state in states)
         is_named = changed + _YOUNG_NS <= began and self.verify == "stat"
         version = _version(states, media_type) if is_named else ""
         return Content(data, media_type, version, metadata, modified=date_of(status.st_mtime))
 
-    def _data(
-        self, path: str, name: str, limit: int, hint: str = ""
-    ) -> tuple[bytes, os.stat_result]:
-        """Return the bytes of a file of at most `limit` bytes, and its state before.
+    def _data(self, path: str, name: str, limit: Limit) -> tuple[bytes, os.stat_result]:
+        """Return the bytes of a file, and its state before.
 
         Raises:
-            SourceError: it cannot be read, or is larger; the hint says what to do then.
+            SourceError: it cannot be read, or is larger than the limit.
         """
         try:
             with open_inside(self._home, path) as file:
                 before = os.fstat(file.fileno())
                 if not stat.S_ISREG(before.st_mode):
                     raise SourceError(f"{name}: is not a regular file")
-                if before.st_size > limit:
-                    raise too_large(name, limit, hint)
+                if before.st_size > limit.size:
+                    raise too_large(name, limit)
                 data = file.read(before.st_size + 1)
                 after = os.fstat(file.fileno())
         except OutsideError:

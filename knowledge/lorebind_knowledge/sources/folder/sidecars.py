@@ -7,11 +7,12 @@ from typing import Any
 
 from lorebind_config.declarations.base import RefusedError
 from lorebind_config.declarations.path_fields import refuse_reserved
+from lorebind_config.document_sizes import Limit
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.text.json_text import parsed_json
 
-MOST_BYTES = 256 * 1024
-"""Maximum size of a sidecar."""
+LIMIT = Limit(256 * 1024, "keep only metadata in it")
+"""Of a sidecar."""
 
 
 class Sidecars:

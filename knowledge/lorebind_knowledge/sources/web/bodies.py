@@ -15,6 +15,8 @@ from lorebind_knowledge.sources.base import too_large
 if TYPE_CHECKING:
     import httpx
 
+    from lorebind_config.document_sizes import Limit
+
 ACCEPT_ENCODING = "gzip"
 """The content encoding that can be decompressed piece by piece with a limit on the output."""
 
@@ -22,13 +24,13 @@ _GZIP = ("gzip", "x-gzip")
 _ZLIB_OF_GZIP = 31
 
 
-async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int, name: str) -> bytes:
+async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: Limit, name: str) -> bytes:
     """Return the decoded body of a response.
 
     Args:
         chunks: the body as it is received.
         encoding: the value of Content-Encoding; empty if there is none.
-        limit: maximum number of bytes after decompression.
+        limit: maximum size after decompression.
         name: the document as messages name it.
 
     Raises:
@@ -41,8 +43,8 @@ async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int, nam
     stream = _Gunzip(name) if encoding in _GZIP else None
     body = bytearray()
     async for chunk in chunks:
-        body += stream.feed(chunk, limit + 1 - len(body)) if stream else chunk
-        if len(body) > limit:
+        body += stream.feed(chunk, limit.size + 1 - len(body)) if stream else chunk
+        if len(body) > limit.size:
             raise too_large(name, limit)
     if stream and body and not stream.complete:
         raise SourceError(f"{name}: ends in the middle of its gzip data")

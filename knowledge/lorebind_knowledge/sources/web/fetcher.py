@@ -59,6 +59,8 @@ class _Hop:
     """One request of a fetch: its address, its name in messages, and the headers to send."""
 
     url: httpx.URL
+    document: str
+    """The fetched address as messages name it."""
     name: str
     host: str
     """The host as messages name it."""
@@ -150,7 +152,7 @@ class Fetcher:
             url = url.copy_with(userinfo=b"")
             headers = first_headers if _origin(url) == start else {}
             host = "its host" if url.host == hidden_host else f"the host {_host(url)!r}"
-            hop = _Hop(url, hop_name, host, headers, conditions(version, url))
+            hop = _Hop(url, name, hop_name, host, headers, conditions(version, url))
             answer = await self._ask(hop)
             if not isinstance(answer, str):
                 return answer
@@ -215,7 +217,7 @@ class Fetcher:
             raise SourceError(message)
         encoding = headers.get("content-encoding", "")
         media_type = headers.get("content-type", "").strip().lower()
-        limit = self._limit.of(hop.url.path, media_type)
+        limit = self._limit.of(hop.document, media_type)
         body = await read_body(response.aiter_raw(), encoding, limit, hop.name)
         if not body:
             raise SourceError(f"{hop.name}: is empty")
