@@ -7,6 +7,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders import formats
 from lorebind_knowledge.loaders.base import Anchor, Heading, LoadedDocument
 from lorebind_knowledge.loaders.registry import can_load, load_document
+from lorebind_knowledge.loaders.scans import recognition
 from lorebind_knowledge.loaders.scans.layout import Line, in_reading_order, upright
 from lorebind_knowledge.loaders.scans.pages import with_pages
 from lorebind_knowledge.loaders.scans.recognition import model_files
@@ -156,7 +158,9 @@ def test_images(data: bytes, pages: int) -> None:
 
     from lorebind_knowledge.loaders.scans.pictures import image_pictures
 
+    most = Image.MAX_IMAGE_PIXELS
     document = load_document(data, "no name")
+    assert most == Image.MAX_IMAGE_PIXELS  # of other code in this process
     assert document.textless_pages == tuple(range(1, pages + 1))
     (picture,) = image_pictures(data, "a", [pages])
     with Image.open(io.BytesIO(picture)) as drawn:
@@ -189,6 +193,17 @@ def test_images_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
             load_document(png(1, 1), "a.png")
     finally:
         formats.can_recognize.cache_clear()
+
+
+@needs_ocr
+def test_engines_are_those_of_the_models() -> None:
+    """Other models in the same folder are loaded, and the library is changed once for all."""
+    options: Any = import_module("rapidocr.inference_engine.onnxruntime.main").OrtInferSession
+    first = recognition._engine("", "1")
+    changed = options._init_sess_opts
+    assert recognition._engine("", "1") is first
+    assert recognition._engine("", "2") is not first
+    assert options._init_sess_opts is changed
 
 
 def declare(bench: Bench, **ocr: Any) -> None:

@@ -149,7 +149,7 @@ class Scans:
             text = store.get(namespace, keys[-1])
             if text is None:
                 try:
-                    text = self._read(picture, uri, folder)
+                    text = self._read(picture, uri, folder, models)
                 except SourceError as error:
                     failures[page] = error
                     continue
@@ -175,13 +175,14 @@ class Scans:
             else:
                 yield from zip(some, drawn, strict=True)
 
-    def _read(self, picture: bytes, uri: str, folder: str) -> str:
+    def _read(self, picture: bytes, uri: str, folder: str, models: str) -> str:
         if self._recognizer is None:
             limits = _LIMITS
             if self._corpus.loading.limits.processes == 0:
                 limits = limits.model_copy(update={"processes": 0})
             self._recognizer = Readers(limits, fixed=True)
-        read: LoadedDocument = self._recognizer.begin("scan", picture, uri, model=folder).result()
+        options = {"model": folder, "version": models}
+        read: LoadedDocument = self._recognizer.begin("scan", picture, uri, **options).result()
         return read.text
 
     def _models_of(self, settings: OcrSettings) -> str:

@@ -6,6 +6,7 @@ import io
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from threading import Lock
 from typing import Any
 
 from lorebind_config.errors import NotFoundError, SourceError
@@ -24,6 +25,7 @@ _MOST_PIXELS = 120_000_000
 usually JPEG, which is decoded at a lower resolution."""
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
 _PURPOSE = "reading images"
+_OPENING = Lock()
 
 
 def load_image(data: bytes, uri: str) -> LoadedDocument:
@@ -67,9 +69,10 @@ def pdf_pictures(data: bytes, uri: str, pages: Sequence[int]) -> list[bytes]:
 def image_pictures(data: bytes, uri: str, pages: Sequence[int]) -> list[bytes]:
     """Return pictures of pages of an image file, scaled down; see `pdf_pictures`."""
     pictures = []
+    with _opened(data, uri) as image:
+        _check_pages(pages, _count(image), uri)
     for number in pages:
         with _opened(data, uri) as image:
-            _check_pages([number], _count(image), uri)
             if number > 1:
                 image.seek(number - 1)
             pictures.append(_png(_scaled(image, uri)))
@@ -116,11 +119,12 @@ def _check_size(image: Any, uri: str) -> None:
 def _opened(data: bytes, uri: str) -> Iterator[Any]:
     """Open an image without decoding it; errors in the block become `SourceError`."""
     image_module = import_extra("PIL.Image", extra="ocr", purpose=_PURPOSE)
-    image_module.MAX_IMAGE_PIXELS = None  # `_check_size` limits them
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with image_module.open(io.BytesIO(data), formats=_FORMATS) as image:
+            with _without_limit(image_module):
+                image = image_module.open(io.BytesIO(data), formats=_FORMATS)
+            with image:
                 _check_size(image, uri)
                 yield image
     except (NotFoundError, SourceError, MemoryError):
@@ -128,6 +132,19 @@ def _opened(data: bytes, uri: str) -> Iterator[Any]:
     except Exception as error:  # decoders can raise anything
         why = str(error).partition("<")[0].strip()  # not the address of an object
         raise SourceError(f"{uri}: a broken image: {type(error).__name__}: {why}") from error
+
+
+@contextmanager
+def _without_limit(image_module: Any) -> Iterator[None]:
+    """Open images of any size in the block: `_check_size` limits them, and other code keeps its
+    limit in a process that also does other work."""
+    with _OPENING:
+        most = image_module.MAX_IMAGE_PIXELS
+        image_module.MAX_IMAGE_PIXELS = None
+        try:
+            yield
+        finally:
+            image_module.MAX_IMAGE_PIXELS = most
 
 
 def _png(image: Any) -> bytes:

@@ -22,19 +22,20 @@ _MODELS = ("det", "rec", "cls")
 """Those that find the lines, read them, and tell which are upside down."""
 
 
-def recognize(data: bytes, uri: str, model: str = "") -> LoadedDocument:
+def recognize(data: bytes, uri: str, model: str = "", version: str = "") -> LoadedDocument:
     """Return the text of a picture, in reading order.
 
     Args:
         data: a PNG.
         uri: the document's, for messages.
         model: a folder with other models, see `model_files`; empty for those of the extra.
+        version: a digest of the models; they are loaded again if it changes.
 
     Raises:
         SourceError: the folder lacks a model.
         MissingDependencyError: the extra is not installed.
     """
-    engine = _engine(model)
+    engine = _engine(model, version)
     import numpy as np
     from PIL import Image
 
@@ -74,7 +75,7 @@ def model_files(folder: str) -> dict[str, Path]:
 
 
 @functools.lru_cache(maxsize=1)
-def _engine(folder: str) -> Any:
+def _engine(folder: str, version: str) -> Any:
     rapidocr = import_extra("rapidocr", extra="ocr", purpose="recognizing the text of scans")
     files = model_files(str(Path(rapidocr.__file__).parent / "models"))
     if folder:
@@ -97,6 +98,7 @@ def _engine(folder: str) -> Any:
     return rapidocr.RapidOCR(params={"Global.log_level": "critical", **params})
 
 
+@functools.cache
 def _stop_spinning() -> None:
     """Let threads of ONNX Runtime wait without using a processor.
 
