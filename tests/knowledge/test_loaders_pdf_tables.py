@@ -112,6 +112,20 @@ def test_the_library_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_document(data, "a.pdf", tables=True) == plain
 
 
+def test_the_library_cannot_open_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried once, however many pages there are, and the document is read without tables."""
+    data = pdf_bytes(["Some text."] * 3, drawn=[pdf_grid(PRICES)] * 3)
+    tried = []
+
+    def fail(*_: object, **__: object) -> object:
+        tried.append(True)
+        raise ValueError("a broken file")
+
+    monkeypatch.setattr("pdfplumber.open", fail)
+    assert load_document(data, "a.pdf", tables=True) == load_document(data, "a.pdf")
+    assert tried == [True]
+
+
 @ON_LINUX
 def test_hostile_lines() -> None:
     """A page whose lines cross a million times fails alone, and a large table is read."""

@@ -103,6 +103,7 @@ AIR = {"owner.team": "air", "tags": ["a", "b"]}
     [
         (json.dumps(VALUES), "a.json", [AIR, {"owner.team": "sea"}, {}]),
         ("\n".join(map(json.dumps, VALUES)), "a.jsonl", [AIR, {"owner.team": "sea"}, {}]),
+        ("\n\n".join(map(json.dumps, VALUES[:2])) + "\nnull\n", "a.jsonl", [AIR, {}]),
         (json.dumps(VALUES[0]), "a.json", [AIR]),
         ("[]", "a.json", [{}]),
         (json.dumps(["\ud83d", {"owner": {"team": "x"}}]), "a.json", [{}, {"owner.team": "x"}]),

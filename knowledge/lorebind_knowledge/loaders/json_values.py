@@ -24,6 +24,8 @@ _LONGEST_KEY = 200
 """In characters; a key is part of the paths of all values below it."""
 _LONGEST_PATH = 2000
 """In characters; only the end of a longer path is written."""
+_BLANK = object()
+"""The value of a blank line, which is not null."""
 
 
 def load_json(text: str, uri: str, declared: SourceMetadata | None = None) -> LoadedDocument:
@@ -46,7 +48,7 @@ def load_json_lines(text: str, uri: str, declared: SourceMetadata | None = None)
     """
     # Not splitlines: strings may contain other line separators, such as U+2028.
     parts = (
-        _line(parsed_json(line, uri, number)) if line.strip() else ([""], None)
+        _line(parsed_json(line, uri, number)) if line.strip() else ([""], _BLANK)
         for number, line in enumerate(text.split("\n"), 1)
     )
     return _document(parts, uri, "", "jsonl", declared)
@@ -70,7 +72,7 @@ def _document(
     def lines() -> Iterator[str]:
         at = 0
         for some, value in parts:
-            if keys:
+            if keys and value is not _BLANK:
                 add_record(records, at, values_of(value, keys), uri)
             for line in some:
                 usable = well_formed(line)

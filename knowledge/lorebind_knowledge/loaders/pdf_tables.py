@@ -103,6 +103,7 @@ class _PageReader:
     def _grids(self, number: int) -> list[_Grid]:
         try:
             if self._pages is None:
+                self._pages = []  # if the library cannot open it, no page has tables
                 self._pages = self._pdfplumber.open(io.BytesIO(self._data)).pages
             with closing(self._pages[number]) as page:
                 tables = [] if page.rotation else page.find_tables()
