@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from lorebind import ConfigurationError, Project, UsageError
+from lorebind_config.checks.code_versions import code_version
 from lorebind_config.project_modules import PACKAGES
 from lorebind_knowledge.loaders import base
 from lorebind_knowledge.loaders.base import Anchor, Cue, Heading, LoadedDocument, Record, Table
@@ -290,7 +291,10 @@ def test_a_document_can_be_left_out(root: Path) -> None:
     [
         ({"function": "code:missing"}, "step: module 'code' has no 'missing'"),
         ({"function": "code:later"}, "the step code:later is async; write it as def"),
-        ({"function": "code:redact", "config": {"marks": "x"}}, "unexpected keyword argument"),
+        (
+            {"function": "code:redact", "config": {"marks": "x"}},
+            "the step code:redact: got an unexpected",
+        ),
         ({"function": "code:SECRET"}, "module 'code' has no 'SECRET'"),
         ({"function": "code:re"}, "code:re is a module; expected a function from the project"),
     ],
@@ -300,6 +304,18 @@ def test_wrong_functions_are_refused(root: Path, step: dict[str, Any], message: 
     project = Project.build(declared(step), root=root)
     with project, pytest.raises(UsageError, match=message):
         project.ingest("docs")
+
+
+def test_functions_without_a_source_have_one_version(tmp_path: Path) -> None:
+    """That of their code, whatever else refers to its parts."""
+
+    scope = {"__name__": "nowhere"}
+    exec("def step(document):\n    return document.part(0, 123456), 'some text'", scope)
+    function: Any = scope["step"]
+    version = code_version("nowhere:step", function, tmp_path)
+    parts = [*function.__code__.co_consts]
+    assert code_version("nowhere:step", function, tmp_path) == version
+    assert 123456 in parts
 
 
 def test_wrong_declarations_have_their_place(root: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import marshal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lorebind_config.namespace import digest
 from lorebind_config.project_code import modules_of_project
@@ -34,9 +34,10 @@ def code_version(path: str, function: FunctionType, root: Path) -> str:
     if modules := modules_of_project(path, root, loaded_modules(root)):
         digests = (digest(name, module.source) for name, module in sorted(modules.items()))
         return digest(*digests)
-    for code in (inspect.getmodule(function), function):
+    module: Any = inspect.getmodule(function)
+    for code in filter(None, (module, function)):
         try:
-            return digest(inspect.getsource(code))  # type: ignore[arg-type]  # or the TypeError
+            return digest(inspect.getsource(code))
         except (OSError, TypeError):  # defined in a notebook or a shell
             continue
-    return digest(marshal.dumps(function.__code__))
+    return digest(marshal.dumps(function.__code__, 2))  # later formats depend on references to it

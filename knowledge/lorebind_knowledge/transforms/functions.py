@@ -51,10 +51,14 @@ def make(declaration: FunctionStep, environment: PartEnvironment) -> FunctionTra
     expected = "a function from the project folder or an installed package"
     function = named_object(declaration, environment, _PLACE, expected)
     arguments = environment.fill(dict(declaration.config))
-    takes_uri = "uri" in inspect.signature(function).parameters
+    signature = inspect.signature(function)
+    takes_uri = "uri" in signature.parameters
     if inspect.iscoroutinefunction(function):
         raise UsageError(f"the step {declaration.function} is async; write it as def")
-    inspect.signature(function).bind(None, **arguments, **({"uri": ""} if takes_uri else {}))
+    try:
+        signature.bind(None, **arguments, **({"uri": ""} if takes_uri else {}))
+    except TypeError as error:
+        raise UsageError(f"the step {declaration.function}: {error}") from error
     version = code_version(declaration.function, function, environment.root)
     return FunctionTransform(function, arguments, version, takes_uri=takes_uri)
 
@@ -71,7 +75,7 @@ class FunctionTransform:
         takes_uri: bool,
     ) -> None:
         self._function, self._arguments, self._takes_uri = function, arguments, takes_uri
-        values = json.dumps(arguments, sort_keys=True, default=str)
+        values = json.dumps(arguments, sort_keys=True)
         self.fingerprint = digest(version, values)[:16]
 
     def transform(
