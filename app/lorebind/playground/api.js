@@ -15,8 +15,8 @@ export const useToken = (text) => {
 export const useTenant = (name) => {
   tenant = name;
 };
-/** The headers of calls that a person copies; the token itself is not shown. */
-export const headersOfCalls = () => [...(token ? ["Authorization: Bearer $TOKEN"] : []), ...(tenant ? [`X-Tenant-ID: ${tenant}`] : [])];
+/** Whether calls that a person copies need a token, and their tenant. */
+export const caller = () => ({ hasToken: Boolean(token), tenant });
 
 /** An error that the server explains: a problem document. */
 export class Problem extends Error {
