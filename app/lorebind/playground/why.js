@@ -1,6 +1,6 @@
 // Why a document was not found: its rank and score at each stage of a search.
 
-import { call, get } from "./api.js";
+import { call, get, withQuery } from "./api.js";
 import { alertOf, decimals, el, field, note, show } from "./dom.js";
 import { clean } from "./searches.js";
 import { words } from "./words.js";
@@ -13,12 +13,12 @@ export function whyNot(question, values, kb, { signal }) {
   const path = `knowledge-bases/${encodeURIComponent(kb)}`;
   const id = `documents-${++lists}`;
   const options = el("datalist", { id });
-  const input = el("input", { list: id, autocomplete: "off", focus: offer });
+  const input = el("input", { list: id, autocomplete: "off", focus: offer, input: offer });
   const out = el("div", { class: "stack tight", "aria-live": "polite" });
   async function offer() {
-    if (options.childElementCount) return;
-    const page = await get(`${path}/documents?limit=100`, signal).catch(() => ({ items: [] }));
-    show(options, page.items.map((item) => el("option", { value: item.uri })));
+    const q = input.value.trim();
+    const page = await get(withQuery(`${path}/documents`, { q, limit: 20 }), signal).catch(() => ({ items: [] }));
+    if (q === input.value.trim()) show(options, page.items.map((item) => el("option", { value: item.uri })));
   }
   const form = el("form", { class: "row end", submit: async (event) => {
     event.preventDefault();
