@@ -53,27 +53,33 @@ export const button = (text, click, attributes) => el("button", { type: "button"
 export const link = (text, href, attributes) => el("a", { href, ...attributes }, text);
 export const note = (...children) => el("p", { class: "note" }, ...children);
 
-/** A table that becomes a list where there is little room; `numeric` are the columns of numbers. */
-export const table = (heads, rows, numeric = []) =>
+/** A table that becomes a list where there is little room; `numeric` are the columns of numbers, `actions` is that of buttons. */
+export const table = (heads, rows, numeric = [], actions = -1) =>
   el("table", { class: "folds" },
     el("thead", {}, el("tr", {}, heads.map((head, index) => el("th", { scope: "col", class: numeric.includes(index) ? "number" : null }, head)))),
-    el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, index) => el("td", { "data-label": index && heads[index] !== words.actions ? heads[index] : null, class: heads[index] === words.actions ? "actions" : numeric.includes(index) ? "number" : null }, cell))))));
+    el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, index) => el("td", { "data-label": index && index !== actions ? heads[index] : null, class: index === actions ? "actions" : numeric.includes(index) ? "number" : null }, cell))))));
 
 /** Items of a list in pages, `rows` shows those of a page; `load` begins again with the first one. */
 export function paged(read, rows, none, signal) {
   const out = el("div", { "aria-live": "polite" });
   let cursors = [undefined];
   let following = null;
-  const before = button(words.pages.before, () => turn(() => cursors.pop()));
-  const next = button(words.pages.next, () => turn(() => cursors.push(following)));
+  let turns = 0;
+  const before = button(words.pages.before, () => draw(cursors.slice(0, -1)));
+  const next = button(words.pages.next, () => draw([...cursors, following]));
   const number = el("span", { class: "small quiet" });
   const pager = el("div", { class: "row", hidden: true }, before, next, number);
-  async function draw() {
+  async function draw(there) {
+    const turn = ++turns; // of several, only the last is shown
+    before.disabled = next.disabled = true; // until the page is there
     try {
-      const page = await read(cursors.at(-1));
+      const page = await read(there.at(-1));
+      if (turn !== turns) return;
+      cursors = there;
       following = page.next;
       show(out, page.items.length ? rows(page.items) : none());
     } catch (error) {
+      if (turn !== turns) return;
       if (!signal.aborted) show(out, alertOf(error.message));
     }
     number.textContent = words.pages.number(cursors.length);
@@ -81,13 +87,7 @@ export function paged(read, rows, none, signal) {
     before.disabled = cursors.length < 2;
     next.disabled = !following;
   }
-  const turn = (change) => {
-    before.disabled = next.disabled = true; // until the page is there
-    change();
-    return draw();
-  };
-  const load = () => turn(() => (cursors = [undefined]));
-  return { element: el("div", { class: "stack" }, out, pager), load, again: draw };
+  return { element: el("div", { class: "stack" }, out, pager), load: () => draw([undefined]), again: () => draw(cursors) };
 }
 
 /** A message that a screen reader reads out. */
@@ -110,8 +110,10 @@ export function marked(text, offsets, attributes) {
 /** The text, or its beginning with a button that shows the rest. */
 export function shortened(text, most) {
   if (text.length <= most) return text;
-  const rest = el("span", {}, "… ", button(words.rest(count(text.length - most)), () => rest.replaceWith(text.slice(most)), { class: "bare" }));
-  return [text.slice(0, most), rest];
+  const points = Array.from(text);
+  if (points.length <= most) return text;
+  const rest = el("span", {}, "… ", button(words.rest(count(points.length - most)), () => rest.replaceWith(points.slice(most).join("")), { class: "bare" }));
+  return [points.slice(0, most).join(""), rest];
 }
 
 const numbersOf = new Intl.NumberFormat("en");

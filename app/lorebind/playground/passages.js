@@ -35,7 +35,7 @@ export const sourceOf = ({ id, metadata }) =>
 
 /** The page, slide, sheet, chapter or time of a passage. */
 export function placeOf(metadata) {
-  if (metadata.page) return words.place.page(metadata.page);
+  if (metadata.page) return words.place.page(metadata.page, metadata.page_end, metadata.scanned);
   if (metadata.locator) return metadata.locator;
   return typeof metadata.time_start === "number" ? words.place.time(clock(metadata.time_start), clock(metadata.time_end)) : "";
 }
@@ -67,13 +67,13 @@ function card(match, index, { result, names, most, moved }) {
 
 /** The text with its marks; of a very long one, the part at the first mark. */
 function excerpt(text, offsets = []) {
-  if (text.length <= LONGEST) return marked(text, offsets);
-  const all = () => button(words.rest(count(text.length - LONGEST)), (event) => event.target.parentElement.replaceChildren(...marked(text, offsets)), { class: "bare" });
-  const points = Array.from(text);
-  const from = Math.max(0, (offsets[0]?.[0] ?? 0) - LONGEST / 4);
+  const points = text.length > LONGEST ? Array.from(text) : [];
+  if (points.length <= LONGEST) return marked(text, offsets);
+  const all = () => button(words.rest(count(points.length - LONGEST)), (event) => event.target.parentElement.replaceChildren(...marked(text, offsets)), { class: "bare" });
+  const from = Math.max(0, Math.min((offsets[0]?.[0] ?? 0) - LONGEST / 4, points.length - LONGEST));
   const part = points.slice(from, from + LONGEST).join("");
   const inside = offsets.map(([start, end]) => [start - from, end - from]).filter(([, end]) => end <= LONGEST);
-  return [from > 0 && "… ", marked(part, inside), " … ", all()].flat().filter(Boolean);
+  return [from > 0 && "… ", marked(part, inside), from + LONGEST < points.length ? " … " : " ", all()].flat().filter(Boolean);
 }
 
 function bar(name, value, most) {

@@ -1,8 +1,8 @@
 // All words of the page.
 
-const lines = (first, last) => (last && last !== first ? `lines ${first}–${last}` : `line ${first}`);
-
-const actions = "Actions";
+const range = (name) => (first, last) => (last && last !== first ? `${name}s ${first}–${last}` : `${name} ${first}`);
+const lines = range("line");
+const pages = range("page");
 
 export const words = {
   loading: "Loading …",
@@ -10,7 +10,6 @@ export const words = {
   copy: "Copy",
   copied: "Copied",
   failed: "This view cannot be shown",
-  actions,
   more: (number) => `and ${number} more`,
   rest: (number) => `Show ${number} more characters`,
   pages: { before: "Previous page", next: "Next page", number: (number) => `Page ${number}` },
@@ -64,7 +63,7 @@ export const words = {
     of: (rank, all) => `${rank} of ${all}`, yes: "yes", no: "no", lost: "lost here",
   },
   passage: { score: "Relevance, from 0 to 1", text: (number) => `Text of passage ${number}`, terms: "Words that matched", related: "related" },
-  place: { page: (page) => `page ${page}`, time: (start, end) => `${start}–${end}`, lines },
+  place: { page: (first, last, scanned) => `${pages(first, last)}${scanned ? " (scanned)" : ""}`, time: (start, end) => `${start}–${end}`, lines },
   signals: {
     dense: "Similarity of meaning: the cosine of the vectors", lexical: "Words that question and passage share (BM25)", terms: "Related words",
     document: "Words of the whole document", fused: "All signals together; it decides the order", rerank: "The score of the reranker",
@@ -83,14 +82,14 @@ export const words = {
     read: "Read", embed: "Embed", documents: "documents", chunks: "passages", rate: (number) => `${number} a second`, left: (time) => `${time} left`, took: (time) => `in ${time}`,
     documentsOf: "Documents", chunksOf: "Passages", none: "no change", skipped: (files) => `Skipped: ${files}`, setting: "to read them, set",
     costs: (texts, tokens, exact, cost) => `To embed: ${texts} texts, ${exact ? "" : "about "}${tokens} tokens${typeof cost === "number" ? `, ${cost} USD` : ""}.`,
-    history: "Runs", noRuns: "There was no run yet.", details: "Documents and files", elsewhere: "not from this server", heads: ["Begun", "What", "Status", "Result"],
+    history: "Runs", noRuns: "No runs yet.", details: "Documents and files", elsewhere: "started elsewhere", heads: ["Started", "What", "Status", "Result"],
     progress: (read, documents, embedded, chunks) => `${read} of ${documents} documents read, ${embedded} of ${chunks} passages embedded`,
   },
   documents: {
-    states: [["", "any"], ["ready", "ready"], ["pending", "pending"], ["failed", "failed"], ["skipped", "skipped, not read"]], state: "State", search: "Name or title contains", format: "Format", heads: ["Document", "State", "Passages", actions],
-    none: "No documents", noMatch: "No document is like this.", noneText: "Press Ingest to read the sources, or add a text or files.",
+    states: [["", "any"], ["ready", "ready"], ["pending", "pending"], ["failed", "failed"], ["skipped", "skipped, not read"]], state: "State", search: "Name or title contains", format: "Format", heads: ["Document", "State", "Passages", "Actions"],
+    none: "No documents", noMatch: "No document matches.", noneText: "Press Ingest to read the sources, or add a text or files.",
     skippedHeads: ["File or folder", "Reason", "Setting of the source that reads it"], noSkipped: "The last ingest skipped no files.",
-    retry: "Try again", tried: "It was read again.", delete: "Delete", deleted: "Deleted.",
+    retry: "Try again", delete: "Delete", deleted: "Deleted.",
     exclude: "Exclude from searches", include: "Include again", excluded: "excluded", changed: "Changed.", of: (action, uri) => `${action}: ${uri}`,
     textless: (parts) => `without text: ${parts}`, pack: "Pack to a file", add: "Add documents", name: "Name", text: "Text", addText: "Add this text", adding: "Adding …",
     added: (number) => (number === 1 ? "Added." : `${number} files were added.`), files: "Files", drop: "Choose files, or drop them here.",
@@ -99,7 +98,7 @@ export const words = {
     text: "Text of the document", legend: "A line at the left marks text in a passage, in another colour where passages overlap. Hatched lines are in no passage.",
     range: (first, last, all) => `Lines ${first} to ${last} of ${all}${first > 1 || last < all ? "; scroll for more" : ""}`, jump: "Line", go: "Go to line", gap: "No passage holds this line.",
     passage: "Passage", cited: "The cited passage", first: "The first passage here", previous: "Before it:", next: "After it:",
-    context: "Embedded with it", nothing: "nothing", embedded: "Its text", gaps: "Lines in no passage", more: (number) => `and ${number} more`,
+    context: "Embedded with it", nothing: "nothing", embedded: "Its text", gaps: "Shown lines in no passage",
     picture: "Page as a picture", drawing: "Drawing the page …", pictureOf: (page, title) => `Page ${page} of ${title}`,
   },
   bindings: {
@@ -109,7 +108,7 @@ export const words = {
   },
   workflows: {
     title: "Workflows", about: "Run them, answer their questions, and look at earlier runs.", none: "This project has no workflow", noneText: "Declare one in a file of its own, and name it under workflows or autoload.",
-    graph: "Tasks of the workflow", run: "Run", stop: "Stop", stopped: "You stopped the run. It can be resumed.", live: "Run", threads: "Threads", noThreads: "No run yet.",
+    graph: "Tasks of the workflow", run: "Run", stop: "Stop", stopped: "You stopped the run. It can be resumed.", live: "Run", threads: "Threads", noThreads: "No runs yet.",
     thread: "This thread", question: "The workflow asks", answer: "Answer", send: "Send the answer", output: "Output", replay: "Replay after this", replayAfter: (task) => `Replay after ${task}`,
   },
   health: {
@@ -117,7 +116,7 @@ export const words = {
     heads: ["Knowledge base", "Ready", "Not ready", "Passages", "Embedder", "Last run", "Last good run"],
   },
   workers: {
-    title: "Workers", heads: ["Worker", "Works on", "Slots", "Busy", "Last sign of life"], ingests: "requested ingests", texts: "texts",
+    title: "Workers", heads: ["Worker", "Works on", "Slots", "Busy", "Last seen"], ingests: "requested ingests", texts: "texts",
     silent: (time) => `${time} ago`,
   },
 };

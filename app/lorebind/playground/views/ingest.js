@@ -1,7 +1,7 @@
 // Plan an ingest, see all runs and the workers, and go back to the index before.
 
 import { call, get, patient, withQuery } from "../api.js";
-import { alertOf, button, count, decimals, duration, el, moment, note, paged, show, table } from "../dom.js";
+import { alertOf, button, count, duration, el, moment, note, paged, show, table } from "../dom.js";
 import { report, tag } from "../runs.js";
 import { words } from "../words.js";
 
@@ -70,5 +70,5 @@ const progress = (data) => (data ? words.ingest.progress(count(data.documents_re
 async function workers(signal) {
   const { items } = await get("workers", signal).catch(() => ({ items: [] }));
   return items.length > 0 && el("section", { class: "stack tight", "aria-label": words.workers.title }, el("h2", {}, words.workers.title),
-    table(words.workers.heads, items.map((item) => [item.id.slice(0, 12), item.embedder || words.workers[item.works_on], item.slots ?? "–", item.busy, words.workers.silent(item.silent < 1 ? decimals(item.silent, 1) : duration(item.silent))]), [2, 3]));
+    table(words.workers.heads, items.map((item) => [item.id.slice(0, 12), item.embedder || words.workers[item.works_on], item.slots ?? "–", item.busy, words.workers.silent(duration(item.silent))]), [2, 3]));
 }

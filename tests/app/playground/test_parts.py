@@ -1,0 +1,104 @@
+"""Functions of the page, called in a browser."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from tests.app.server.conftest import Process
+
+from .conftest import watched
+
+pytestmark = pytest.mark.enable_socket  # loopback: a browser has no Unix sockets
+
+PAGES = """async () => {
+  const { paged, el } = await import("./playground/dom.js");
+  const reads = [];
+  const read = (cursor) =>
+    new Promise((resolve, reject) => reads.push({ cursor, resolve, reject }));
+  const answer = async (number, items, next) => {
+    reads[number].resolve({ items, next });
+    await new Promise(setTimeout);
+  };
+  const { signal } = new AbortController();
+  const { element, load } = paged(read, (items) => items.join(), () => "none", signal);
+  const [, next] = element.querySelectorAll("button");
+  const seen = [];
+  const see = () => seen.push(element.innerText ?? element.textContent);
+  load(); // and the selection changes before the answer
+  load();
+  await answer(1, ["newer"], "two");
+  await answer(0, ["older"], null);
+  see();
+  next.click();
+  reads[2].reject(new Error("broken"));
+  await new Promise(setTimeout);
+  see();
+  next.click();
+  await answer(3, ["second"], null);
+  see();
+  return { seen, cursors: reads.map(({ cursor }) => cursor ?? null) };
+}"""
+TEXTS = """async () => {
+  const { duration, el, shortened } = await import("./playground/dom.js");
+  const { passages, placeOf } = await import("./playground/passages.js");
+  const text = "🙂".repeat(6000) + "x".repeat(6000) + "end";
+  const match = { id: "1", text, score: 1, scores: {}, metadata: { uri: "a", kb_id: "b" } };
+  const result = { matches: [match], searched: ["b"], highlights: { 1: [[12000, 12003]] } };
+  const excerpt = passages(result, "", {}).element.querySelector(".text");
+  return {
+    places: [
+      { page: 4, page_end: 5 }, { page: 2, scanned: true }, { locator: "slide 3" },
+    ].map(placeOf),
+    beginning: el("p", {}, shortened("🙂🙂🙂🙂", 2)).textContent,
+    whole: shortened("🙂🙂", 2),
+    lengths: [...excerpt.childNodes].slice(0, 3).map((part) => [...part.textContent].length),
+    mark: excerpt.querySelector("mark").textContent,
+    rest: excerpt.querySelector("button").textContent,
+    ago: duration(0.42),
+  };
+}"""
+CALLS = """async (tenant) => {
+  const { useTenant, useToken } = await import("./playground/api.js");
+  const { callsOf } = await import("./playground/calls.js");
+  useTenant(tenant);
+  useToken("secret");
+  return callsOf("?", { workflow: "w", task: "", agent: "a" }).querySelector("pre").textContent;
+}"""
+
+
+def test_of_several_loads_only_the_last_is_drawn(shop: Process, browser: Any) -> None:
+    with watched(browser, shop.url) as page:
+        result = page.evaluate(PAGES)
+    first, failed, second = result["seen"]
+    assert first.startswith("newer")
+    assert "broken" in failed
+    assert "Page 1" in failed
+    assert second.startswith("second")
+    assert "Page 2" in second
+    assert result["cursors"] == [None, None, "two", "two"]
+
+
+def test_places_and_texts(shop: Process, browser: Any) -> None:
+    with watched(browser, shop.url) as page:
+        result = page.evaluate(TEXTS)
+    assert result == {
+        "places": ["pages 4–5", "page 2 (scanned)", "slide 3"],
+        "beginning": "🙂🙂… Show 2 more characters",
+        "whole": "🙂🙂",
+        "lengths": [2, 9997, 3],
+        "mark": "end",
+        "rest": "Show 2,003 more characters",
+        "ago": "0.4 s",
+    }
+
+
+def test_a_copied_call_quotes_the_tenant_and_hides_the_token(shop: Process, browser: Any) -> None:
+    tenant = "a'b $(id) \"c"
+    with watched(browser, shop.url) as page:
+        curl = page.evaluate(CALLS, tenant)
+    assert '-H "Authorization: Bearer $TOKEN"' in curl
+    words = shlex.split(curl.replace("\\\n", " "))
+    assert f"X-Tenant-ID: {tenant}" in words
