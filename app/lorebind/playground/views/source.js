@@ -11,6 +11,7 @@ const LINES = 200; // that are read together
 const BLOCKS = 4; // that are kept: a long document takes no more memory than a short one
 const BEFORE = 40; // lines above the cited ones
 const LONGEST = 5000; // characters of a line
+const MOST = 20; // gaps that are listed
 
 export async function source({ parts, query, signal }, kb) {
   const uri = parts.slice(3).join("/");
@@ -53,43 +54,39 @@ function scroller(reader, start, cited, signal) {
   const lines = el("div", { class: "lines", tabindex: "0", role: "group", "aria-label": words.source.text, scroll: onScroll });
   const status = el("p", { class: "small quiet", role: "status" });
   const jump = el("input", { type: "number", min: 1, max: start.data.document.lines, class: "short" });
+  const gaps = el("div", { class: "stack tight" });
   let blocks = [];
-  let busy = false;
+  let queue = Promise.resolve();
+  let working = 0; // in the queue
   const reset = (block) => {
     blocks = [drawn(block, cited)];
     show(lines, blocks[0].element);
-    tell();
   };
-  const tell = () => show(status, words.source.range(blocks[0].data.first_line, blocks.at(-1).data.last_line, start.data.document.lines));
-  async function work(act) {
-    if (busy) return;
-    busy = true;
-    try {
-      await act();
-      tell();
-    } catch (error) {
-      if (!signal.aborted) show(status, alertOf(error.message));
-    } finally {
-      busy = false;
-    }
+  const tell = () => {
+    show(status, words.source.range(blocks[0].data.first_line, blocks.at(-1).data.last_line, start.data.document.lines));
+    show(gaps, without(blocks.flatMap((block) => block.data.gaps), (line) => (lines.focus(), open(line))));
+  };
+  function work(act) {
+    working += 1;
+    queue = queue.then(act).then(tell).catch((error) => signal.aborted || show(status, alertOf(error.message))).finally(() => (working -= 1));
   }
   const later = () => work(async () => {
     const block = drawn(await reader.read(blocks.at(-1).data.last_line + 1), cited);
     lines.append(block.element);
     blocks.push(block);
     if (blocks.length > BLOCKS) {
-      const before = lines.scrollHeight;
+      const height = lines.scrollHeight;
       blocks.shift().element.remove();
-      lines.scrollTop -= before - lines.scrollHeight;
+      lines.scrollTop -= height - lines.scrollHeight;
     }
   });
   const earlier = () => work(async () => {
     const { first_line } = blocks[0].data;
     const block = drawn(await reader.read(Math.max(1, first_line - LINES)), cited, first_line - 1);
-    const before = lines.scrollHeight;
+    const height = lines.scrollHeight;
     lines.prepend(block.element);
     blocks.unshift(block);
-    lines.scrollTop += lines.scrollHeight - before;
+    lines.scrollTop += lines.scrollHeight - height;
     if (blocks.length > BLOCKS) blocks.pop().element.remove();
   });
   const open = (line) => work(async () => {
@@ -101,16 +98,18 @@ function scroller(reader, start, cited, signal) {
     if (row) lines.scrollTop += row.getBoundingClientRect().top - lines.getBoundingClientRect().top - lines.clientHeight / 3;
   }
   function onScroll() {
+    if (working) return;
     if (lines.scrollTop + 2 * lines.clientHeight > lines.scrollHeight && blocks.at(-1).data.last_line < start.data.document.lines) later();
     else if (lines.scrollTop < lines.clientHeight && blocks[0].data.first_line > 1) earlier();
   }
   reset(start);
+  tell();
   setTimeout(() => cited && toLine(cited.metadata.line_start));
   const form = el("form", { class: "row end", submit: (event) => {
     event.preventDefault();
     if (jump.value) open(Math.min(Number(jump.value), start.data.document.lines));
   } }, field(words.source.jump, jump), el("button", {}, words.source.go));
-  return { element: el("div", { class: "stack tight" }, lines, el("div", { class: "row between end" }, status, form)), open, gaps: start.data.gaps };
+  return { element: el("div", { class: "stack tight" }, lines, el("div", { class: "row between end" }, status, form)), gaps };
 }
 
 /** A block of lines; a gap is one line of the text, for all of its numbers. */
@@ -130,7 +129,7 @@ function drawn({ data, chunks }, cited, last = data.last_line) {
     const kinds = ["line", held === 1 && "in", held > 1 && "twice", until && "gap", lit && "lit"].filter(Boolean).join(" ");
     rows.push(el("div", { class: kinds, "data-line": number }, el("span", {}, until > number ? `${number}–${until}` : number), el("span", { title: until ? words.source.gap : null }, shortened(text || "\u200b", LONGEST))));
   }
-  return { data: { ...data, last_line: Math.min(data.last_line, last) }, element: el("div", {}, rows) };
+  return { data: { ...data, last_line: Math.min(data.last_line, last), gaps: data.gaps.filter((gap) => gap.first_line <= last) }, element: el("div", {}, rows) };
 }
 
 /** The lines at which a page, slide or time begins. */
@@ -159,10 +158,13 @@ function passage(chunks, cited, text, here, pictureOf) {
       el("h4", {}, words.source.embedded), el("pre", { class: "text", tabindex: "0" }, shortened(chunk.text, LONGEST)),
       chunk.metadata.page && pictureOf(chunk.metadata.page)),
     neighbour(chunks[at + 1], words.source.next),
-    text.gaps.length > 0 && el("div", { class: "stack tight" }, el("h4", {}, words.source.gaps),
-      el("ul", { class: "row" }, text.gaps.slice(0, 20).map((gap) => el("li", {}, button(words.place.lines(gap.first_line, gap.last_line), () => text.open(gap.first_line), { class: "bare" }))))),
-    text.gaps.length > 20 && note(words.source.more(text.gaps.length - 20)));
+    text.gaps);
 }
+
+/** Lines that no passage holds, as buttons that `open` them. */
+const without = (gaps, open) => gaps.length > 0 && [el("h4", {}, words.source.gaps),
+  el("ul", { class: "row" }, gaps.slice(0, MOST).map((gap) => el("li", {}, button(words.place.lines(gap.first_line, gap.last_line), () => open(gap.first_line), { class: "bare" })))),
+  gaps.length > MOST && note(words.more(gaps.length - MOST))];
 
 /** A button that shows the page of a passage as the document has it. */
 function picture(path, alt, signal) {
