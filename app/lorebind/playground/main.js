@@ -86,12 +86,12 @@ function failure(error) {
 async function identified() {
   const who = await get("caller");
   if (who.tenant || who.tenants.length < 2) return who;
-  useTenant(await asked(words.tenant.title, words.tenant.text, field(words.tenant.label, select(who.tenants, who.tenants[0])), words.tenant.go));
+  useTenant(await answerTo(words.tenant.title, words.tenant.text, field(words.tenant.label, select(who.tenants, who.tenants[0])), words.tenant.go));
   return get("caller");
 }
 
 /** Ask a person for one value, and return it. */
-function asked(title, text, labelled, go, problem) {
+function answerTo(title, text, labelled, go, problem) {
   const control = labelled.querySelector("input, select");
   return new Promise((resolve) => {
     const form = el("form", { class: "stack", submit: (event) => {
@@ -105,7 +105,7 @@ function asked(title, text, labelled, go, problem) {
 
 let asking = null;
 whenRefused((problem) => {
-  asking ??= asked(words.signIn.title, words.signIn.text, field(words.signIn.label, el("input", { type: "password", autocomplete: "off", required: true })), words.signIn.go, problem && words.signIn.wrong)
+  asking ??= answerTo(words.signIn.title, words.signIn.text, field(words.signIn.label, el("input", { type: "password", autocomplete: "off", required: true })), words.signIn.go, problem && words.signIn.wrong)
     .then((text) => {
       useToken(text);
       caller = null;

@@ -18,7 +18,7 @@ export async function settingsOf(context, kb, query, prefix) {
   const fields = Object.entries(controls).map(([name, control]) => field(words.settings[name], control, words.settings[`${name}Hint`]));
   const place = kb ? {} : await places(context, old);
   if (!kb) fields.push(...place.fields);
-  const filters = filterRows(() => known(kb, context.signal), old("filters"));
+  const filters = filterRows(() => metadataFields(kb, context.signal), old("filters"));
   const set = () => Object.fromEntries(Object.entries({ ...controls, ...place.controls }).map(([name, control]) => [name, control.value]));
   return {
     element: el("div", { class: "stack" }, el("div", { class: "fields" }, fields), filters.element),
@@ -51,7 +51,7 @@ async function places({ signal }, old) {
 }
 
 /** Return the fields of the metadata of one knowledge base. */
-export async function known(kb, signal) {
+export async function metadataFields(kb, signal) {
   if (!kb) return [];
   const { items } = await get(`knowledge-bases/${encodeURIComponent(kb)}/fields`, signal);
   return items;

@@ -94,7 +94,6 @@ def test_an_empty_folder_is_filled_and_asked(playground: tuple[str, Path], brows
         page.get_by_role("button", name="Add documents").click()
         page.get_by_role("button", name="Ingest").click()
         page.get_by_text("completed", exact=True).first.wait_for()
-        page.reload()
         page.get_by_role("link", name="expenses.md").wait_for()
         check(page, "tutorial-documents")
         page.get_by_role("link", name="Ask", exact=True).click()

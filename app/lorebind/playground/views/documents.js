@@ -4,7 +4,7 @@ import { remember, to } from "../address.js";
 import { call, get, send, withQuery } from "../api.js";
 import { alertOf, button, bytes, el, field, link, note, paged, select, several, show, table } from "../dom.js";
 import { tag } from "../runs.js";
-import { filterRows, known } from "../settings.js";
+import { filterRows, metadataFields } from "../settings.js";
 import { words } from "../words.js";
 
 const MOST = 6; // keys of metadata that a document shows
@@ -20,7 +20,7 @@ export async function documents(context, kb, ingest) {
   const name = el("input", { type: "search", value: query.get("name") ?? "", maxlength: 500, autocomplete: "off" });
   const format = el("input", { value: query.get("format") ?? "", list: "formats", autocomplete: "off", maxlength: 100 });
   const formats = el("datalist", { id: "formats" });
-  const filters = filterRows(() => known(kb.id, signal), query.get("filters") ?? "");
+  const filters = filterRows(() => metadataFields(kb.id, signal), query.get("filters") ?? "");
   const selection = () => ({ state: state.value, q: name.value.trim(), format: format.value.trim(), filters: filters.text() });
   const status = el("p", { role: "status", class: "small" });
   const problems = el("div", { class: "problems" });
@@ -30,6 +30,7 @@ export async function documents(context, kb, ingest) {
   const rows = (items) => (state.value === SKIPPED ? skipped(items) : listing(items));
   const none = () => el("div", { class: "empty" }, el("h2", {}, words.documents.none), note(state.value === SKIPPED ? words.documents.noSkipped : Object.values(selection()).some(Boolean) ? words.documents.noMatch : words.documents.noneText));
   const list = paged(read, rows, none, signal);
+  ingest.after = list.again;
 
   const listing = (items) => (offer(items), table(words.documents.heads, items.map((item) => [
     [link(item.uri, to(["kb", kb.id, "source", item.uri], { id: item.id })), item.title && item.title !== item.uri && el("div", { class: "small quiet" }, item.title), facts(item)],
@@ -38,7 +39,7 @@ export async function documents(context, kb, ingest) {
       textless(item)],
     item.chunks,
     writes && actions(item),
-  ]), [2]));
+  ]), [2], 3));
   const offered = new Set();
   const offer = (items) => show(formats, [...items.reduce((all, item) => (item.format ? all.add(item.format) : all), offered)].sort().map((value) => el("option", { value })));
   const skipped = (items) => table(words.documents.skippedHeads, items.map((item) => [item.uri, item.reason, item.setting ? el("code", {}, item.setting) : "–"]));
@@ -49,33 +50,41 @@ export async function documents(context, kb, ingest) {
   };
   function actions(item) {
     const one = `${path}/${encodeURIComponent(item.id)}`;
-    const act = (text, work, done, attributes) => button(text, async (event) => {
+    const act = (text, work, attributes) => button(text, async (event) => {
       event.target.disabled = true;
+      status.textContent = "";
       show(problems);
       try {
         await work();
-        status.textContent = done;
-        await list.again();
       } catch (error) {
         if (!signal.aborted) show(problems, alertOf(error.message));
         event.target.disabled = false;
       }
     }, { class: "bare", "aria-label": words.documents.of(text, item.uri), ...attributes });
-    const sent = (method, url) => () => send(method, url, { signal });
+    const sent = (method, url, done) => async () => {
+      await send(method, url, { signal });
+      status.textContent = done;
+      await list.again();
+    };
     return el("div", { class: "row tight" },
-      item.state === "failed" && act(words.documents.retry, () => ingest.run(`${one}/retry`), words.documents.tried),
-      item.excluded ? act(words.documents.include, sent("POST", `${one}/include`), words.documents.changed) : act(words.documents.exclude, sent("POST", `${one}/exclude`), words.documents.changed),
-      item.origin !== "source" && act(words.documents.delete, sent("DELETE", one), words.documents.deleted, { class: "bare danger" }));
+      item.state === "failed" && act(words.documents.retry, () => ingest.run(`${one}/retry`)),
+      item.excluded ? act(words.documents.include, sent("POST", `${one}/include`, words.documents.changed)) : act(words.documents.exclude, sent("POST", `${one}/exclude`, words.documents.changed)),
+      item.origin !== "source" && act(words.documents.delete, sent("DELETE", one, words.documents.deleted), { class: "bare danger" }));
   }
 
+  const disableOthers = () => {
+    name.disabled = format.disabled = filters.element.disabled = state.value === SKIPPED;
+  };
   const change = () => {
+    disableOthers();
     const { q, ...others } = selection();
     remember(parts, { ...others, name: q });
     return list.load();
   };
-  const search = el("form", { class: "stack", role: "search", change, submit: (event) => (event.preventDefault(), change()) },
+  const search = el("div", { class: "stack", role: "search", change },
     el("div", { class: "fields" }, field(words.documents.search, name), field(words.documents.state, state), field(words.documents.format, format), formats),
     filters.element);
+  disableOthers();
   await list.load();
   return el("div", { class: "stack" }, search, writes && adding(path, { signal, load: list.load, status, problems }, packing(`${base}/pack`, `${kb.id}.lorebind`, { signal, problems })), status, problems, list.element);
 }

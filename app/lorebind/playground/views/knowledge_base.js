@@ -66,7 +66,7 @@ function ingestButton(path, { panel, state, signal }) {
         refused({ ...end.error, message: end.error.detail }, { only_failed, strategy });
       }
       show(state, summary(await get(`${path}/stats`, signal)));
-      self.after();
+      await self.after();
     } finally {
       control.disabled = false;
     }

@@ -32,7 +32,7 @@ async function workflow({ parts, signal, may }) {
   const refresh = async () => show(threads, await threadList(path, id, signal));
   run.after = refresh;
   await refresh();
-  if (thread) await shownThread(path, thread, { graph, out, run, signal });
+  if (thread) await showThread(path, thread, { graph, out, run, signal });
   return el("div", { class: "stack loose" },
     el("header", { class: "head" }, el("p", { class: "crumbs" }, link(words.workflows.title, to(["workflows"]))), el("h1", {}, id), outline.description && el("p", {}, outline.description)),
     el("div", { class: "graph", tabindex: "0", role: "group", "aria-label": words.workflows.graph }, graph.element),
@@ -146,7 +146,7 @@ async function threadList(path, id, signal) {
   return el("ul", { class: "stack tight" }, items.map((item) => el("li", { class: "row" }, tag(item.status), link(item.thread_id.slice(0, 24), to(["workflows", id, item.thread_id])), el("span", { class: "small quiet" }, moment(Date.parse(item.updated) / 1000)))));
 }
 
-async function shownThread(path, thread, { graph, out, run, signal }) {
+async function showThread(path, thread, { graph, out, run, signal }) {
   const url = `${path}/threads/${encodeURIComponent(thread)}`;
   const data = await get(url, signal);
   data.history.forEach((step) => graph.mark(step.path, step.status));
