@@ -65,6 +65,7 @@ function scroller(reader, start, cited, signal) {
   const tell = () => {
     show(status, words.source.range(blocks[0].data.first_line, blocks.at(-1).data.last_line, start.data.document.lines));
     show(gaps, without(blocks.flatMap((block) => block.data.gaps), (line) => (lines.focus(), open(line))));
+    gaps.hidden = !gaps.firstChild;
   };
   function work(act) {
     working += 1;
