@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.app.server.conftest import Process
@@ -102,3 +103,30 @@ def test_a_copied_call_quotes_the_tenant_and_hides_the_token(shop: Process, brow
     assert '-H "Authorization: Bearer $TOKEN"' in curl
     words = shlex.split(curl.replace("\\\n", " "))
     assert f"X-Tenant-ID: {tenant}" in words
+
+
+def test_each_chosen_line_is_opened(shop: Process, browser: Any) -> None:
+    """Also while other lines are read; and the gaps are those of the lines on display."""
+    paragraphs = [
+        f"Paragraph {number} is about tours. {'It rains. ' * 80}" for number in range(200)
+    ]
+    with (
+        httpx.Client(base_url=f"{shop.url}/api/v0/knowledge-bases/pages", timeout=60) as api,
+        watched(browser, shop.url) as page,
+    ):
+        added = api.post("/documents", json={"id": "tours", "text": "\n\n".join(paragraphs)})
+        page.goto(f"{shop.url}/playground#/kb/pages/source/added%3Atours")
+        page.get_by_text("Lines 1 to 200 of 399").wait_for()
+        page.get_by_role("button", name="line 2", exact=True).wait_for()
+        held: list[Any] = []
+        page.route("**/fetch?*first_line=260&*", lambda route: held.append(route))
+        for line in (300, 100):
+            page.get_by_label("Line", exact=True).fill(str(line))
+            page.get_by_role("button", name="Go to line").click()
+        while not held:
+            page.wait_for_timeout(20)
+        held[0].continue_()
+        page.get_by_text("Lines 60 to 259 of 399").wait_for()
+        page.get_by_role("button", name="line 62", exact=True).wait_for()
+        assert page.get_by_role("button", name="line 2", exact=True).count() == 0
+        api.delete(f"/documents/{added.json()['id']}").raise_for_status()
