@@ -74,13 +74,18 @@ async def test_only_a_known_caller_is_prepared_for() -> None:
     await callers.of(Headers({"authorization": f"Bearer {alone}"}), "/x")
     assert prepared == []  # no token is known yet
     for text, name in (
-        *((alone, None), (several, "bob"), (several, None), (several, "eve")),
+        *((alone, None), (several, "bob"), (several, None), (several, "eve"), (alone, "eve")),
         *(("lorebind_x_y", "ann"), (f"{alone}x", "ann")),
     ):
         headers = {"authorization": f"Bearer {text}"} | ({"x-tenant-id": name} if name else {})
         with suppress(ProblemError):
             await callers.of(Headers(headers), "/x")
     assert prepared == ["ann", "bob"]
+
+    opened = Callers(tokens, prepare=prepared.append)
+    with suppress(ProblemError):
+        await opened.of(Headers({"x-tenant-id": "eve"}), "/x")
+    assert "eve" not in prepared  # there may be tokens that were not read yet
 
 
 async def test_a_flood_of_wrong_tokens_costs_nothing() -> None:

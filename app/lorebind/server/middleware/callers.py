@@ -129,12 +129,15 @@ class Callers:
         return Caller(tenant or token.tenants[0], token)
 
     def _prepare_for(self, text: str, tenant: str | None, *, is_open: bool) -> None:
-        token = find_token(text, self._by_id.value or {})
+        if (tokens := self._by_id.value) is None:
+            return
+        token = find_token(text, tokens)
         if is_open:
             self._prepare(tenant)
-        elif token is not None and (tenant in token.tenants or len(token.tenants) == 1):
-            # A tenant that is not the token's is refused later.
-            self._prepare(token.tenants[0] if tenant is None else tenant)
+        elif token is not None and (
+            tenant in token.tenants or (tenant is None and len(token.tenants) == 1)
+        ):
+            self._prepare(tenant or token.tenants[0])
 
     async def _read(self) -> dict[str, Token]:
         tokens = await call(self._tokens.all)
