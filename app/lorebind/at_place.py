@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import lorebind_bindings  # which imports a name at its first use: LangChain takes half a second
 from lorebind_bindings.observing import answer_span, describe_answer
+from lorebind_bindings.resolver import both_filters
 from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.errors import MissingDependencyError, UsageError
 from lorebind_config.plugins import import_extra
@@ -71,12 +72,14 @@ class AtPlace:
     def narrowed(self, filters: Mapping[str, Any] | None) -> AtPlace:
         """Return the same place, where passages must also meet a condition.
 
-        The `filters` of other methods replace the declared filter; this condition is added to it.
+        The `filters` of other methods replace the declared filter; this condition is added to it,
+        and to the conditions of earlier calls.
 
         Args:
             filters: the condition, such as `{"team": "sales"}`; None adds none.
         """
-        place = replace(self._place, narrow=filters)
+        narrow = both_filters(self._place.narrow, filters or {})
+        place = replace(self._place, narrow=narrow)
         return AtPlace(place, self._knowledge, self._models, self._asked_in_runs)
 
     async def aquery(self, question: str, **settings: Unpack[RetrievalSettings]) -> QueryResult:

@@ -137,7 +137,7 @@ class BindingScope:
     task: str | None = None
     agent: str | None = None
     """The agent that answers; None means the task's agent."""
-    narrow: Mapping[str, Any] | None = None
+    narrow: Mapping[str, Any] = field(default_factory=dict)
     """A condition that passages must meet in addition to the filters in effect."""
 
     def bindings(self, **settings: Any) -> list[ResolvedBinding]:
@@ -275,7 +275,7 @@ def narrowed(binding: ResolvedBinding, filters: Mapping[str, Any]) -> ResolvedBi
 
 
 def both_filters(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the filter that two filters hold; an empty one always does."""
+    """Return a filter that passes what passes both; an empty filter passes everything."""
     return {"$and": [first, second]} if first and second else {**first, **second}
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from lorebind_bindings.resolver import both_filters
 from lorebind_config.errors import did_you_mean
 from lorebind_knowledge.documents.fields import list_fields
+from lorebind_knowledge.documents.reading import list_readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,14 +29,15 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=BaseModel)
 
+_ANY: Any = str | int | float | bool | list[str | int | float | bool] | None
 _KINDS: dict[str | None, Any] = {
     "string": str | list[str] | None,
-    "list": str | list[str] | None,
     "number": int | float | list[int | float] | None,
     "boolean": bool | None,
-    None: str | int | float | bool | list[str | int | float | bool] | None,
 }
-"""The types of arguments by the declared type of a key."""
+"""The types of arguments by the declared type of a key. A list may have values of any type."""
+_OTHER_TYPE = re.compile(r"true|false|-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?")
+"""Texts that may stand for a value of another type."""
 
 
 class _Lenient(BaseModel):
@@ -71,7 +75,7 @@ class ToolFilters:
                 fields |= {f"{key}_from": (day, since), f"{key}_to": (day, until)}
             else:
                 several = "" if kind == "boolean" else ", or one of these"
-                fields[key] = (_KINDS[kind], Field(None, description=f"{only}{several}."))
+                fields[key] = (_KINDS.get(kind, _ANY), Field(None, description=f"{only}{several}."))
         bases: Any = (arguments, _Lenient)
         return cast("type[M]", create_model(arguments.__name__, __base__=bases, **fields))
 
@@ -105,32 +109,40 @@ async def unknown_values(
         bindings: the knowledge bases, each with the filter in effect without the arguments.
         where: the condition of the arguments, as `ToolFilters.where` returns it.
     """
-    names = {key for key, condition in where.items() if "$in" in condition}
-    by_name: dict[str, dict[str, Any]] = {name: {} for name in names}
-    for binding in bindings if names else ():
-        handle = service.open(binding.id, binding.workflow)
-        if handle.is_existing:
-            continue
-        for entry in await handle.read(list_fields, where=binding.settings.filters):
-            if entry.key in by_name:
-                by_name[entry.key] |= {_shown(value.value): value.value for value in entry.values}
+    handles = [service.open(binding.id, binding.workflow) for binding in bindings]
+    if any(handle.is_existing for handle in handles):
+        return ""  # nobody knows what other programs store
+    in_effect = [binding.settings.filters for binding in bindings]
+    each = [*zip(handles, in_effect, strict=True)]
+
+    async def exists(condition: Mapping[str, Any]) -> bool:
+        for handle, filters in each:
+            both = both_filters(filters, condition)
+            if await handle.read(list_readable, where=both, limit=1):
+                return True
+        return False
+
+    missing = {
+        name: condition["$in"][0]
+        for name, condition in where.items()
+        if "$in" in condition and not await exists({name: condition})
+    }
+    existing: dict[str, list[str]] = {name: [] for name in missing}
+    for handle, filters in each if missing else ():
+        for entry in await handle.read(list_fields, where=filters):
+            if entry.key in existing:
+                existing[entry.key] += [_as_text(value.value) for value in entry.values]
     return " ".join(
-        sentence
-        for name in where
-        if name in by_name and (sentence := _sentence(name, where[name]["$in"], by_name[name]))
+        f"No document has {name} {_as_text(value)}; {_hint(value, existing[name])}."
+        for name, value in missing.items()
     )
 
 
-def _sentence(name: str, values: Sequence[Any], existing: Mapping[str, Any]) -> str:
-    if not existing:
-        return f"No document has the metadata {name!r}; omit it."
-    missing = [_shown(value) for value in values if _shown(value) not in existing]
-    if len(missing) < len(values):
-        return ""
-    return f"No document has {name} {missing[0]}; {did_you_mean(missing[0], list(existing))}."
+def _hint(value: Any, existing: Sequence[str]) -> str:
+    return did_you_mean(_as_text(value), dict.fromkeys(existing)) if existing else "omit it"
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -139,13 +151,9 @@ def _date(value: datetime.date | str) -> str:
 
 
 def _forms(value: Any, kind: str | None) -> list[Any]:
-    """Return the values to compare with; for a key without a declared type also as another type."""
-    if kind is not None:
+    """Return the values to compare with; if any type is possible, also as another type."""
+    if kind in _KINDS:
         return [value]
     if isinstance(value, str):
-        try:
-            other = json.loads(value)
-        except ValueError:
-            return [value]
-        return [value, other] if isinstance(other, bool | int | float) else [value]
+        return [value, json.loads(value)] if _OTHER_TYPE.fullmatch(value) else [value]
     return [value, json.dumps(value)]

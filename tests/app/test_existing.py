@@ -136,6 +136,17 @@ def test_every_way_to_ask(project: Project) -> None:
     assert "b.pdf, page 1" in text
 
 
+def test_values_are_not_called_unknown(tmp_path: Path) -> None:
+    """Nobody can list what the store has, so a tool says only that nothing was found."""
+    base = {"id": "documents", "tool_filters": ["source"]}
+    theirs = existing(filled())
+    with Project.build({"knowledge_bases": [base]}, vector_store=theirs, root=tmp_path) as project:
+        tool = project.tool("documents")
+        assert "keys.md" in tool.invoke({"query": QUESTION, "source": "keys.md"})
+        reply = tool.invoke({"query": QUESTION, "source": "none.md"})
+    assert reply.startswith("Nothing was found")
+
+
 def test_it_is_explained(project: Project) -> None:
     """It is searched by similarity, and no match is weak, because the embedder is unknown."""
     (binding,) = project.explain()

@@ -23,16 +23,21 @@ DOCUMENTS = [
 OPEN = {"team": {"$ne": "board"}}
 
 
+def sizes(name: str) -> list[int]:
+    """More values than are listed as known; only phones have 8."""
+    return [3, *range(100, 130), *([8] if name == "phones" else [])]
+
+
 def declared(**kb: Any) -> dict[str, Any]:
     documents = [
         {
             "id": name,
             "text": f"The {name} are replaced.",
-            "metadata": {"team": team, "year": year, "on": on},
+            "metadata": {"team": team, "year": year, "on": on, "sizes": sizes(name)},
         }
         for name, team, year, on in DOCUMENTS
     ]
-    types = {"on": "date", "team": "string"}
+    types = {"on": "date", "team": "string", "sizes": "list"}
     source = {"type": "inline", "documents": documents, "metadata": {"types": types}}
     base = {"id": "docs", "embedder": "words", "sources": [source], **kb}
     embedders = [{"id": "words", "provider": "hashing"}]
@@ -41,7 +46,10 @@ def declared(**kb: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    keys = {"tool_filters": ["team", "year", "on"], "retrieval": {"filters": OPEN, "top_k": 9}}
+    keys = {
+        "tool_filters": ["team", "year", "on", "title", "sizes"],
+        "retrieval": {"filters": OPEN, "top_k": 9},
+    }
     with Project.build(declared(**keys), root=tmp_path_factory.mktemp("kb")) as project:
         project.ingest("docs")
         yield project
@@ -61,6 +69,9 @@ def tool(project: Project, name: str) -> Any:
         ({"on_from": "2023-06-01", "on_to": "2026-01-04"}, {"phones"}),
         ({"on_to": "2020-01-05"}, {"chairs"}),
         ({"team": ["it", "unknown"]}, {"laptops", "phones"}),
+        ({"sizes": ["3"]}, {"laptops", "phones", "chairs"}),
+        ({"sizes": 8}, {"phones"}),
+        ({"title": "inline:chairs"}, {"chairs"}),
     ],
 )
 def test_arguments(project: Project, arguments: dict[str, Any], names: set[str]) -> None:
@@ -82,6 +93,7 @@ def test_arguments(project: Project, arguments: dict[str, Any], names: set[str])
         ({"team": "itt"}, "No document has team itt; did you mean 'it'; known: it, office."),
         ({"team": "board"}, "No document has team board; known: it, office."),
         ({"year": 1999}, "No document has year 1999; known: 2020, 2023, 2026."),
+        ({"title": "none"}, "No document has title none; omit it."),
     ],
 )
 def test_unknown_values(project: Project, arguments: dict[str, Any], says: str) -> None:
@@ -89,8 +101,20 @@ def test_unknown_values(project: Project, arguments: dict[str, Any], says: str) 
     for name, query in (("search", {"query": "replaced"}), ("find", {"pattern": "replaced"})):
         assert tool(project, name).invoke({**query, **arguments}) == says
     assert tool(project, "list_documents").invoke(arguments) == says
-    nothing = tool(project, "search").invoke({"query": "replaced", "on_from": "2030-01-01"})
-    assert nothing.startswith("Nothing was found")
+    for query in ({"on_from": "2030-01-01"}, {"sizes": 8, "year": 2026}):
+        nothing = tool(project, "search").invoke({"query": "replaced", **query})
+        assert nothing.startswith("Nothing was found")
+
+
+def test_conditions_of_a_place_add_up(project: Project) -> None:
+    """Each call of `narrowed` adds its condition to the earlier ones and to the declared filter."""
+    of_it = project.at("docs").narrowed({"team": "it"})
+    found = [
+        {match.metadata["uri"] for match in place.query("replaced")}
+        for place in (of_it, of_it.narrowed(None), of_it.narrowed({"year": {"$ne": 2023}}))
+    ]
+    both = {"inline:laptops", "inline:phones"}
+    assert found == [both, both, {"inline:laptops"}]
 
 
 def test_schemas(project: Project) -> None:
@@ -99,7 +123,9 @@ def test_schemas(project: Project) -> None:
     parameters = function["parameters"]
     Draft202012Validator.check_schema(parameters)
     assert parameters["required"] == ["query"]
-    assert [*parameters["properties"]] == ["query", "team", "year", "on_from", "on_to"]
+    assert [*parameters["properties"]] == [
+        *("query", "team", "year", "on_from", "on_to", "title", "sizes")
+    ]
     assert "team" not in tool(project, "fetch").args
     for name in ("find", "list_documents"):
         assert {"team", "year", "on_from", "on_to"} <= tool(project, name).args.keys()
@@ -126,6 +152,13 @@ async def test_over_mcp(project: Project) -> None:
         assert [entry["uri"] for entry in content["results"]] == ["inline:laptops"]
         assert (await searched(team="it", filters={"year": 1}))["results"] == []
         assert "did you mean 'it'; known: it, office" in (await searched(team="itt"))["note"]
+
+
+@pytest.mark.parametrize("value", ["NaN", "1e999", "Infinity", "007", "[" * 99_999, "null"])
+def test_odd_texts(project: Project, value: str) -> None:
+    """They stay texts."""
+    reply = tool(project, "list_documents").invoke({"year": value})
+    assert reply.startswith(f"No document has year {value}; known: 2020, 2023, 2026")
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ class Search(Arguments):
         # A client may narrow the filters in effect, but not replace them.
         where = knowledge.tool_filters.where(self.model_dump())
         more = both_filters(self.filters or {}, where)
-        place = knowledge.place(self.knowledge_bases).narrowed(more or None)
+        place = knowledge.place(self.knowledge_bases).narrowed(more)
         result = await place.aquery(self.query, top_k=self.top_k)
         results = [
             _entry(match.metadata) | {"text": match.text, "score": match.score}
