@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack, aclosing, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -271,7 +270,7 @@ class AnswerStream:
             LorebindError: retrieval failed, see `retrieve`.
         """
         prepared = await self._ready()
-        self._spans.close()  # the stream may never be read
+        self._close_span()  # the stream may never be read
         with lane("wait"):
             return await call(preview, prepared.messages, prepared.injection, prepared.counter)
 
@@ -281,52 +280,52 @@ class AnswerStream:
         self._begin()
         prepared = await self._ready()
         try:
-            await prepared.loop.open()
-            while True:
-                self._whole = None
-                with self._call() as observed:
-                    client = prepared.loop.client(self._model)
-                    chunks: Any = client.astream(
-                        prepared.messages, self._config, **prepared.settings
-                    )
-                    async with aclosing(chunks):
-                        while (chunk := await self._anext(chunks)) is not None:
-                            if (text := self._heard(chunk)) and not prepared.loop.output:
-                                yield text
-                    observed.reply(self._whole)
-                if not await self._goes_on(prepared):
-                    break
-            self._end(await _finish(prepared, self._whole))
-            if prepared.loop.output:
-                yield self.answer.text
+            with self._reading():
+                await prepared.loop.open()
+                while True:
+                    self._whole = None
+                    with self._call() as observed:
+                        client = prepared.loop.client(self._model)
+                        chunks: Any = client.astream(
+                            prepared.messages, self._config, **prepared.settings
+                        )
+                        async with aclosing(chunks):
+                            while (chunk := await self._anext(chunks)) is not None:
+                                if (text := self._heard(chunk)) and not prepared.loop.output:
+                                    yield text
+                        observed.reply(self._whole)
+                    if not await self._goes_on(prepared):
+                        break
+                self._end(await _finish(prepared, self._whole))
+                if prepared.loop.output:
+                    yield self.answer.text
         finally:
-            self._spans.__exit__(*sys.exc_info())
             await prepared.loop.close()
 
     def __iter__(self) -> Iterator[str]:
         self._begin()
         prepared = run(self._ready())
         try:
-            run(prepared.loop.open())
-            while True:
-                self._whole = None
-                with self._call() as observed:
-                    client = prepared.loop.client(self._model)
-                    chunks: Any = client.stream(
-                        prepared.messages, self._config, **prepared.settings
-                    )
-                    with closing(chunks):
-                        while (chunk := self._next(chunks)) is not None:
-                            if (text := self._heard(chunk)) and not prepared.loop.output:
-                                yield text
-                    observed.reply(self._whole)
-                if not run(self._goes_on(prepared)):
-                    break
-            self._end(finished(prepared, self._whole))
-            if prepared.loop.output:
-                yield self.answer.text
+            with self._reading():
+                run(prepared.loop.open())
+                while True:
+                    self._whole = None
+                    with self._call() as observed:
+                        client = prepared.loop.client(self._model)
+                        chunks: Any = client.stream(
+                            prepared.messages, self._config, **prepared.settings
+                        )
+                        with closing(chunks):
+                            while (chunk := self._next(chunks)) is not None:
+                                if (text := self._heard(chunk)) and not prepared.loop.output:
+                                    yield text
+                        observed.reply(self._whole)
+                    if not run(self._goes_on(prepared)):
+                        break
+                self._end(finished(prepared, self._whole))
+                if prepared.loop.output:
+                    yield self.answer.text
         finally:
-            self._spans.__exit__(*sys.exc_info())
             run(prepared.loop.close())
 
     # The tenant and the span of a stream are set for each step: between two of them, the caller's
@@ -340,15 +339,29 @@ class AnswerStream:
 
     async def _ready(self) -> ModelRequest:
         if self._prepared is None:
-            if self._open_span is not None and self._span is None:
-                self._span = self._spans.enter_context(self._open_span())
+            self._enter_span()
             try:
                 with self._step():
                     self._prepared = await self._prepare()
-            except BaseException:
-                self._spans.__exit__(*sys.exc_info())  # the stream may never be read
+            except BaseException as error:
+                self._close_span(type(error), error, error.__traceback__)
                 raise
         return self._prepared
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.push(self._close_span)  # with an error of this block, not one of the caller
+            self._enter_span()
+            yield
+
+    def _enter_span(self) -> None:
+        if self._open_span is not None and self._span is None:
+            self._span = self._spans.enter_context(self._open_span())
+
+    def _close_span(self, *failure: Any) -> None:
+        self._spans.__exit__(*(failure or (None, None, None)))
+        self._span = None
 
     @contextmanager
     def _call(self) -> Iterator[Observed]:

@@ -258,8 +258,51 @@ def test_an_answer_is_one_trace(traced: Traced, how: str) -> None:
         "lorebind.verdict": "hit",
         "lorebind.citations": 1,
     }
-    docs.stream(QUESTION).preview()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_stream_after_its_preview(traced: Traced, *, is_async: bool) -> None:
+    """The span of the preview has ended, so reading has one, also while an error is handled."""
+    traced.project.ingest("docs")
+    traced.spans()
+    stream = traced.project.stream(QUESTION, "docs", model=Scripted(says=["Grass [1]."]))
+    stream.preview()
     assert tree(traced.spans()) == ANSWER.splitlines()[:4]
+    try:
+        raise ConnectionResetError
+    except ConnectionResetError:
+        text = asyncio.run(_joined(stream)) if is_async else "".join(stream)
+    assert text == "Grass [1]."
+    spans = traced.spans()
+    assert tree(spans) == ["answer", "answer > chat Scripted"]
+    assert attributes(spans, "answer")["lorebind.verdict"] == "hit"
+    assert {span.status.status_code for span in spans} == {StatusCode.UNSET}
+
+
+async def _joined(stream: AnswerStream) -> str:
+    return "".join([part async for part in stream])
+
+
+def test_a_stream_is_read_after_its_search_failed(
+    traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt has a span."""
+    traced.project.ingest("docs")
+    traced.spans()
+    stream = traced.project.stream(QUESTION, "docs", model=Scripted(says=["Grass [1]."]))
+    with monkeypatch.context() as patched:
+        patched.setattr(stream, "_prepare", _fails)
+        with pytest.raises(ConnectionResetError):
+            stream.search()
+    assert "".join(stream) == "Grass [1]."
+    (failed, *rest) = traced.spans()
+    assert (failed.name, failed.status.status_code) == ("answer", StatusCode.ERROR)
+    assert tree(rest)[-1] == "answer > chat Scripted"
+    assert {span.status.status_code for span in rest} == {StatusCode.UNSET}
+
+
+async def _fails() -> None:
+    raise ConnectionResetError
 
 
 def test_an_answer_that_is_not_read_to_its_end(traced: Traced) -> None:
