@@ -179,8 +179,11 @@ def events_of(
 
 
 class Ahead(Generic[T]):
-    """Items of which the first is awaited from the beginning, such as the words of a model that is
-    called while the answer is prepared. `aclose` must be called."""
+    """Items of a generator that produces the first one before it is asked for.
+
+    For example, the model is called while the headers of the answer are sent. What creates it must
+    call `aclose`, even if nothing was read.
+    """
 
     def __init__(self, items: AsyncGenerator[T, None]) -> None:
         self._items = items

@@ -104,14 +104,15 @@ async def answer(
     if prefers_events(request):
         stream = place.stream(body.question, **body.arguments)
 
-        def follow(parts: Ahead[str]) -> Response:
+        def follow(_: Any) -> Response:
+            parts = Ahead(in_time(stream, seconds))
             events = _events(stream, parts)
             return events_of(
                 request, server, events, "an answer failed", stopped, close=parts.aclose
             )
 
-        beginning = begun(stream, seconds)
-        return await while_connected(request, server.connected, beginning, stopped, follow)
+        search = stream.asearch()
+        return await while_connected(request, server.connected, search, stopped, follow)
 
     def whole(answer: Answer) -> Response:
         return json_response(_data(answer), headers={"Vary": "Accept"})
@@ -131,20 +132,6 @@ async def _events(stream: AnswerStream, parts: Ahead[str]) -> AsyncGenerator[byt
                 yield encode("citation", citation.as_data())
             cited = len(citations)
     yield encode("end", _data(stream.answer))
-
-
-async def begun(stream: AnswerStream, seconds: float) -> Ahead[str]:
-    """Search, call the model, and return the parts of the answer.
-
-    Args:
-        stream: the answer.
-        seconds: as for `in_time`.
-
-    Raises:
-        LorebindError: the search failed.
-    """
-    await stream.asearch()
-    return Ahead(in_time(stream, seconds))
 
 
 async def in_time(stream: AnswerStream, seconds: float) -> AsyncGenerator[str, None]:

@@ -19,7 +19,7 @@ from lorebind.server.etags import json_response
 from lorebind.server.event_streams import MEDIA_TYPE, Ahead, events_of
 from lorebind.server.problems import ProblemError, openai_error
 from lorebind.server.request_tasks import while_connected
-from lorebind.server.routes.answers import begun
+from lorebind.server.routes.answers import in_time
 from lorebind.server.server import SeenProject, TheServer
 from lorebind_config.declarations.base import refused
 from lorebind_config.errors import did_you_mean
@@ -234,14 +234,15 @@ async def complete(
         stream = place.stream(question, **arguments)
         seconds = server.project.config.project.server.answer_seconds
 
-        def follow(parts: Ahead[str]) -> Response:
+        def follow(_: Any) -> Response:
+            parts = Ahead(in_time(stream, seconds))
             chunks = _chunks(stream, body, parts)
             return events_of(
                 request, server, chunks, "an answer failed", stopped, _error, parts.aclose
             )
 
-        beginning = begun(stream, seconds)
-        return await while_connected(request, server.connected, beginning, stopped, follow)
+        search = stream.asearch()
+        return await while_connected(request, server.connected, search, stopped, follow)
 
     def whole(answer: Answer) -> Response:
         text = answer.text + _sources(answer, body)
