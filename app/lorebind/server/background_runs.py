@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -133,6 +132,8 @@ class BackgroundRuns(ABC, Generic[E]):
             LorebindError: one of `refusals`. Nothing is stored.
         """
         while True:
+            if key is None and self._is_full:
+                raise self._full()
             store = partial(
                 self.runs.request,
                 namespace,
@@ -149,7 +150,7 @@ class BackgroundRuns(ABC, Generic[E]):
                     raise
                 continue
             if is_new and not self.are_for_workers:
-                if len(self._under_way) >= (self.most_requested or math.inf):
+                if self._is_full:
                     await call(self.runs.forget, run)
                     raise self._full()
                 under_way: UnderWay[E] | None = self._start(run, waits=waits)
@@ -301,7 +302,7 @@ class BackgroundRuns(ABC, Generic[E]):
         except Exception as error:  # a bug in Lorebind or in the project's code
             self._log_failure(f"run {run.run_id} failed", error)
             detail = f"{type(error).__name__}; the server's log has details"
-            outcome = {"error": {"code": "internal_error", "status": 500, "detail": detail}}
+            outcome = {"error": ProblemError("internal_error", detail).document()}
         finally:
             with suppress(LorebindError):
                 if status == "interrupted":
@@ -317,6 +318,11 @@ class BackgroundRuns(ABC, Generic[E]):
             self._under_way.pop(run.run_id, None)
             if self.most:
                 self.wake()  # it has time for another one
+
+    @property
+    def _is_full(self) -> bool:
+        limit = None if self.are_for_workers else self.most_requested
+        return limit is not None and len(self._under_way) >= limit
 
     def _full(self) -> ProblemError:
         detail = (

@@ -85,7 +85,7 @@ def events_in(text: str) -> list[tuple[int, str, dict[str, Any]]]:
     return events
 
 
-async def test_there_are_not_too_many(tmp_path: Path) -> None:
+async def test_there_are_not_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run beyond the limit is refused and not stored; the next one begins when one has ended."""
     async with in_process(tmp_path) as (server, api):
         assert server.workflow_runs.most_requested == 200
@@ -98,6 +98,10 @@ async def test_there_are_not_too_many(tmp_path: Path) -> None:
         assert problem(refused) == (429, "rate_limited")
         assert refused.headers["retry-after"] == "5"
         assert "raise `server: { background_runs: … }`" in refused.json()["detail"]
+        with monkeypatch.context() as patched:  # without a key, it is not even stored for a moment
+            patched.delattr(RequestedRuns, "request")
+            refused = await api.post("/workflows/slow/runs", json=slow("b"), headers=ASYNC)
+            assert problem(refused) == (429, "rate_limited")
         assert len((await api.get("/workflows/slow/runs")).json()["items"]) == 1
         await until(api, where, "completed")
         where, _ = await begin(api, "slow/runs", slow("b"), **key | {"Idempotency-Key": "b"})
