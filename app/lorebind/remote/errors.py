@@ -39,7 +39,7 @@ _KINDS: dict[str, type[LorebindError]] = {
     "thread_refused": errors.ThreadRefusedError,
     "declared_in_yaml": errors.UsageError,
     "document_of_source": errors.UsageError,
-    "begun_elsewhere": errors.UsageError,
+    "started_elsewhere": errors.UsageError,
     "precondition_failed": errors.UsageError,
     "tenant_required": errors.TenantRequiredError,
     "too_large": errors.UsageError,

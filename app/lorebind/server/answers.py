@@ -50,14 +50,14 @@ class IngestRun(_Model):
     run_id: str
     kb_id: str
     origin: Literal["server", "elsewhere"]
-    """`server` if it was requested from a server, `elsewhere` if Python or the command line began
-    it."""
+    """`server` if it was requested from a server, `elsewhere` if Python or the command line
+    started it."""
     status: str
     """`waiting` for a worker, `running`, `interrupted`, or the status in the report."""
     request: dict[str, Any]
-    """The request; of an ingest that was begun elsewhere, its `strategy`."""
+    """The request; of an ingest that was started elsewhere, its `strategy`."""
     requested_at: float
-    """Seconds since 1970; of an ingest that was begun elsewhere, its start."""
+    """Seconds since 1970; of an ingest that was started elsewhere, its start."""
     finished_at: float | None
     waits_for: str | None
     """Why no worker will take it, if it waits for one."""

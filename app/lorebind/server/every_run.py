@@ -1,13 +1,14 @@
-"""All ingests of a knowledge base: the requested ones, and those that others have begun.
+"""All ingests of a knowledge base: the requested ones, and those that others have started.
 
 The state of the server has the requests, and the ledger of the knowledge base has every ingest that
-has begun, also those of Python and of the command line. A requested ingest is in both.
+has started, also those of Python and of the command line. A requested ingest is in both.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lorebind.server.problems import ProblemError
 from lorebind.server.state.runs import RequestedRun, RequestedRuns
 from lorebind_config.errors import NotFoundError
 from lorebind_knowledge.plumbing.bridge import call
@@ -79,8 +80,8 @@ async def _others(
     while True:
         runs = await kb.handle.read(_beside, mark, count, newer=start.backwards)
         ids = [run.run_id for run in runs]
-        known = await call(requested.requested_among, kb.handle.namespace, ids)
-        others += [run for run in runs if run.run_id not in known]
+        requested_ids = await call(requested.requested_among, kb.handle.namespace, ids)
+        others += [run for run in runs if run.run_id not in requested_ids]
         if len(runs) < count or len(others) >= count:
             return others
         mark = _order(runs[-1])
@@ -131,5 +132,5 @@ def _outcome(run: RunInfo) -> dict[str, Any]:
     if run.report is not None:
         outcome["report"] = run.report
     if run.error:
-        outcome["error"] = {"title": "the ingest failed", "detail": run.error}
+        outcome["error"] = ProblemError("ingest_failed", run.error).document()
     return outcome

@@ -80,20 +80,24 @@ async def test_all_are_listed_in_order(server: Served, tmp_path: Path) -> None:
 
 
 async def test_one_that_runs_or_has_died(server: Served) -> None:
-    """How far it is; it can only be stopped by the program that began it."""
+    """How far it is; it can only be stopped by the program that started it."""
     kb = server.server.project.knowledge_base("docs")
     catalog, counts = kb.handle.index.catalog, {"documents": 3, "documents_read": 1}
     async with server.client() as api:
         async with catalog.hold_lease(kb.handle.namespace, wait=False) as lease:
+            await call(catalog.ledger.start_run, lease, "upsert", "failed")
+            await call(catalog.ledger.finish_run, lease, "failed", "failed", {"error": "no"})
             await call(catalog.ledger.start_run, lease, "upsert", "theirs")
             await call(catalog.runs.store_progress, lease, "theirs", counts)
-            (run,) = (await api.get(f"{HERE}/runs")).json()["items"]
+            run, failed = (await api.get(f"{HERE}/runs")).json()["items"]
+            error = failed["error"]
+            assert (error["code"], error["status"], error["detail"]) == ("ingest_failed", 502, "no")
             assert (run["status"], run["progress"]) == ("running", counts)
             refused = await api.delete(f"{HERE}/runs/theirs")
-            assert problem(refused) == (409, "begun_elsewhere")
-            await call(catalog.ledger.finish_run, lease, "gone", "failed", {"error": "no"})
+            assert problem(refused) == (409, "started_elsewhere")
         run = (await api.get(f"{HERE}/runs/theirs")).json()
         assert (run["status"], run["finished_at"]) == ("interrupted", None)
+        assert (await api.delete(f"{HERE}/runs/theirs")).json() == {**run, "progress": None}
         assert (
             "event: end" in (await api.get(f"{HERE}/runs/theirs/events")).text
         )  # it does not hang
@@ -161,5 +165,7 @@ async def test_chunks_say_what_was_embedded_with_them(server: Served) -> None:
             ("last_line=1", [chunk]),
         ):
             assert (await api.get(f"{where}?{lines}")).json()["items"] == some
+        refused = await api.get(f"{where}?first_line=10&last_line=5")
+        assert problem(refused) == (422, "invalid_request")
         kb = server.server.project.knowledge_base("docs")
         assert chunk["context"] == (await kb.achunks("docs/a.md"))[0].context == "Keys"

@@ -233,7 +233,7 @@ async def list_chunks(
     """List the chunks of a document in order, each with what was embedded with it."""
     lines = None
     if first_line > 1 or last_line is not None:
-        lines = first_line, max(first_line, last_line or 2**31)
+        lines = first_line, 2**31 if last_line is None else last_line
     first, limit = int(paging.start("[0-9]{1,9}").key or 0), paging.limit
     uri = (await _find(kb, doc_id)).uri
     chunks = await kb.achunks(uri, limit=limit + 1, after=first, lines=lines)

@@ -77,6 +77,10 @@ class IngestRequest(PlanRequest):
     )
 
 
+class _RetryRequest(ReindexRequest):
+    document: str
+
+
 async def _starting(
     request: Request,
     server: TheServer,
@@ -88,8 +92,8 @@ async def _starting(
 ) -> Any:
     """Return a function that starts a run, and answers with it."""
 
-    async def start(action: str, body: ReindexRequest, **more: Any) -> Response:
-        settings = {"action": action, **body.model_dump(), **more}
+    async def start(action: str, body: ReindexRequest) -> Response:
+        settings = {"action": action, **body.model_dump()}
         kb = filled_by_us(project.knowledge_base(kb_id, workflow=body.workflow))
         digest = etag_of([request.url.path, settings])
         try:
@@ -101,8 +105,7 @@ async def _starting(
         except UnderWayError as error:
             raise _in_the_way(error.run) from None
         waits_for = await server.ingests.why_waiting(run)
-        path = request.url.path.removeprefix(PREFIX).split("/")[1:3]
-        headers = {"Location": f"{PREFIX}/{'/'.join(path)}/runs/{run.run_id}"}
+        headers = {"Location": f"{PREFIX}/knowledge-bases/{kb_id}/runs/{run.run_id}"}
         if seconds := wait_seconds(prefer):
             run = await server.ingests.ended(run, seconds)
             headers["Preference-Applied"] = f"wait={seconds:g}"
@@ -115,7 +118,7 @@ async def _starting(
     return start
 
 
-Start = Annotated[Callable[..., Awaitable[Response]], Depends(_starting)]
+Start = Annotated[Callable[[str, ReindexRequest], Awaitable[Response]], Depends(_starting)]
 
 
 @router.post("/ingest", status_code=202, response_model=IngestRun, responses=_ENDED)
@@ -138,7 +141,7 @@ async def retry_document(
 ) -> Any:
     """Read one document again, such as one that failed. The answer names the run's URL."""
     document = (await kb.adocument(storable_name(kb, doc_id))).uri
-    return await start("retry", ReindexRequest(workflow=workflow), document=document)
+    return await start("retry", _RetryRequest(workflow=workflow, document=document))
 
 
 @router.post("/plan", responses=PATIENT)
@@ -169,7 +172,7 @@ async def list_runs(
         bool, Query(description="Omit the names of documents and files from the reports.")
     ] = False,
 ) -> Any:
-    """List all runs, newest first, also those that Python and the command line have begun."""
+    """List all runs, newest first, also those that Python and the command line have started."""
     start = paging.start(RequestedRuns.KEY)
     rows = await page_of_runs(server.ingests.runs, kb, start, paging.limit + 1)
     progress = {run.run_id: await _progress(kb, run) for run in rows if run.finished_at is None}
@@ -204,14 +207,15 @@ async def get_run(request: Request, server: TheServer, kb: SeenKnowledgeBase, ru
 async def cancel_run(server: TheServer, kb: SeenKnowledgeBase, _: Writer, run: TheRun) -> Any:
     """Cancel a running ingest. Finished documents are kept.
 
-    One that Python or the command line has begun can only be cancelled there.
+    One that Python or the command line has started can only be cancelled there.
     """
     if run.finished_at is None:
-        if not run.was_requested:
-            detail = f"run {run.run_id} was begun by another program; stop it there"
-            raise ProblemError("begun_elsewhere", detail)
-        await server.ingests.cancel(run)
-        run = await find_run(server.ingests.runs, kb, run.run_id)
+        if run.was_requested:
+            await server.ingests.cancel(run)
+            run = await find_run(server.ingests.runs, kb, run.run_id)
+        elif run.status != "interrupted":
+            detail = f"run {run.run_id} was started by another program; stop it there"
+            raise ProblemError("started_elsewhere", detail)
     return json_response(_run_data(run))
 
 
@@ -257,7 +261,7 @@ async def run_events(
             run = await find_run(server.ingests.runs, kb, run.run_id)
         if server.is_draining:
             return
-    ended = max(last + 1, round((run.finished_at or 0) * 1e6))
+    ended = max(last + 1, round((run.finished_at or time.time()) * 1e6))
     yield ServerSentEvent(id=str(ended), event="end", data=_run_data(run))
 
 
