@@ -11,6 +11,7 @@ import datetime
 import json
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -65,19 +66,7 @@ class ToolFilters:
         """Return the arguments of a tool with one for each key; two for a date."""
         if not self.types:
             return arguments
-        fields: dict[str, Any] = {}
-        for key, kind in self.types.items():
-            only = f"Only what has this `{key}` in its metadata"
-            if kind == "date":
-                day = datetime.date | None
-                since = Field(None, description=f"{only} or a later date, such as 2026-01-31.")
-                until = Field(None, description=f"{only} or an earlier date.")
-                fields |= {f"{key}_from": (day, since), f"{key}_to": (day, until)}
-            else:
-                several = "" if kind == "boolean" else ", or one of these"
-                fields[key] = (_KINDS.get(kind, _ANY), Field(None, description=f"{only}{several}."))
-        bases: Any = (arguments, _Lenient)
-        return cast("type[M]", create_model(arguments.__name__, __base__=bases, **fields))
+        return cast("type[M]", _extended(arguments, tuple(self.types.items())))
 
     def where(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the condition of the arguments of a call; empty if it does not narrow."""
@@ -91,6 +80,24 @@ class ToolFilters:
                 entries = value if isinstance(value, list) else [value]
                 where[key] = {"$in": [form for entry in entries for form in _forms(entry, kind)]}
         return where
+
+
+@lru_cache  # each call of an MCP tool needs them, and making a model takes milliseconds
+def _extended(
+    arguments: type[BaseModel], types: tuple[tuple[str, str | None], ...]
+) -> type[BaseModel]:
+    fields: dict[str, Any] = {}
+    for key, kind in types:
+        only = f"Only what has this `{key}` in its metadata"
+        if kind == "date":
+            day = datetime.date | None
+            since = Field(None, description=f"{only} or a later date, such as 2026-01-31.")
+            until = Field(None, description=f"{only} or an earlier date.")
+            fields |= {f"{key}_from": (day, since), f"{key}_to": (day, until)}
+        else:
+            several = "" if kind == "boolean" else ", or one of these"
+            fields[key] = (_KINDS.get(kind, _ANY), Field(None, description=f"{only}{several}."))
+    return create_model(arguments.__name__, __base__=(arguments, _Lenient), **fields)
 
 
 def of_bindings(service: KnowledgeService, bindings: Sequence[ResolvedBinding]) -> ToolFilters:

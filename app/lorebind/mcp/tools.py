@@ -87,7 +87,11 @@ class Knowledge:
         return self.ids
 
     def place(self, kb_ids: Sequence[str]) -> AtPlace:
-        """Return the knowledge bases to search; without any, those that the project binds."""
+        """Return the knowledge bases to search; without any, those that the project binds.
+
+        The settings of these bindings, such as filters, are in effect only if clients see all of
+        them; otherwise each knowledge base has its own.
+        """
         chosen = [self.knowledge_base(kb_id).id for kb_id in kb_ids]
         if not chosen:
             bound = [binding.id for binding in BindingScope(self.project.config).resolve()]
@@ -137,7 +141,7 @@ class Search(Arguments):
     top_k: int | None = Field(None, ge=1, le=50, description="The maximum number of passages.")
 
     async def call(self, knowledge: Knowledge) -> Data:
-        # A client may narrow the filters in effect, but not replace them.
+        # These conditions are added to the declared filters, and never replace them.
         where = knowledge.tool_filters.where(self.model_dump())
         more = both_filters(self.filters or {}, where)
         place = knowledge.place(self.knowledge_bases).narrowed(more)

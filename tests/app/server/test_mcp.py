@@ -115,8 +115,8 @@ async def test_the_tools(tmp_path: Path) -> None:
 async def test_a_search_is_that_of_the_project(tmp_path: Path) -> None:
     """Passages, order and scores are those of `Project.query`; a page of ChatGPT reads the rest."""
     async with await ingested(tmp_path) as project, in_memory(project) as client:
-        asked = {"query": "goods", "knowledge_bases": ["handbook"], "top_k": 2}
-        results = data(await client.call_tool("search", asked))["results"]
+        arguments = {"query": "goods", "knowledge_bases": ["handbook"], "top_k": 2}
+        results = data(await client.call_tool("search", arguments))["results"]
         expected = await project.aquery("handbook", "goods", top_k=2)
         assert [(entry["text"], entry["score"]) for entry in results] == [
             (match.text, match.score) for match in expected
@@ -138,8 +138,8 @@ async def test_a_document_is_read_in_parts(tmp_path: Path) -> None:
         assert whole["text"] == "You can return goods within 30 days."
         first, text = 1, list[str]()
         while True:
-            asked = {"id": "lorebind://long/long%2Fa.md", "first_line": first}
-            part = data(await client.call_tool("fetch", asked))
+            arguments = {"id": "lorebind://long/long%2Fa.md", "first_line": first}
+            part = data(await client.call_tool("fetch", arguments))
             assert len(json.dumps(part)) <= 4 * 4096
             text += part["text"].split("\n")
             if "note" not in part["metadata"]:
@@ -250,8 +250,8 @@ async def test_a_declared_filter_holds(tmp_path: Path) -> None:
     async with Project.load(folder) as project, in_memory(project) as client:
         await project.aingest("handbook")
         for filters in (None, {"uri": "inline:returns"}):
-            asked = {"query": "goods", "filters": filters}
-            found = data(await client.call_tool("search", asked))["results"]
+            arguments = {"query": "goods", "filters": filters}
+            found = data(await client.call_tool("search", arguments))["results"]
             assert "inline:returns" not in {entry["uri"] for entry in found}
         assert "no document 'inline:returns'" in mistake(
             await client.call_tool("fetch", {"id": FETCHED})
@@ -284,8 +284,8 @@ async def test_several_are_searched_with_their_own_filters(tmp_path: Path) -> No
             await project.aingest(kb.id)
 
         async def search(*kb_ids: str, **more: Any) -> tuple[list[str], str]:
-            asked = {"query": "goods days", "knowledge_bases": kb_ids, **more}
-            answer = data(await client.call_tool("search", asked))
+            arguments = {"query": "goods days", "knowledge_bases": kb_ids, **more}
+            answer = data(await client.call_tool("search", arguments))
             return [entry["id"] for entry in answer["results"]], answer.get("note", "")
 
         back, out = FETCHED.replace("handbook", "back"), "lorebind://out/inline%3Ashipping"
@@ -339,11 +339,11 @@ async def test_over_stdio(tmp_path: Path) -> None:
         expected = [match.text for match in await project.aquery("handbook", "goods")]
     async with over_stdio(tmp_path) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == NAMES
-        asked = {"query": "goods", "knowledge_bases": ["handbook"]}
-        results = data(await client.call_tool("search", asked))["results"]
+        arguments = {"query": "goods", "knowledge_bases": ["handbook"]}
+        results = data(await client.call_tool("search", arguments))["results"]
         assert [entry["text"] for entry in results] == expected
     async with over_stdio(tmp_path, "--tenant", "acme") as client:
-        assert "nothing has been ingested" in mistake(await client.call_tool("search", asked))
+        assert "nothing has been ingested" in mistake(await client.call_tool("search", arguments))
 
 
 async def test_over_http(tmp_path: Path) -> None:
