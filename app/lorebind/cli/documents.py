@@ -1,4 +1,7 @@
-"""`lorebind knowledge documents|chunks|add|retry|delete|runs|stats`: what an index contains."""
+"""`lorebind knowledge documents|chunks|add|retry|delete|runs|stats`.
+
+The commands that list and change the documents of an index.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,11 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.runs import RunInfo
     from lorebind_knowledge.documents.listing import DocumentInfo
     from lorebind_knowledge.ingest.report import IngestReport
+
+_COLUMN_NAMES = {"textless_parts": "without text", "updated_at": "updated"}
+"""Names of columns, if they differ from the fields."""
+_METADATA_WIDTH = 100
+"""Number of characters of metadata in a row."""
 
 DocumentArgument = Annotated[
     str, typer.Argument(metavar="DOCUMENT", help="Its uri, or its id as printed by `documents`.")
@@ -86,16 +94,10 @@ def documents(
     for rare in ("excluded", "textless_parts"):
         if not any(getattr(info, rare) for info in documents):
             columns.remove(rare)
-    names = [_NAMES.get(column, column) for column in columns]
+    names = [_COLUMN_NAMES.get(column, column) for column in columns]
     rows = ([_cell(info, column) for column in columns] for info in documents)
     print_table(names, rows)
     print_failures([info for info in documents if info.reason])
-
-
-_NAMES = {"textless_parts": "without text", "updated_at": "updated"}
-"""Names of columns, if they differ from the fields."""
-_LONGEST = 100
-"""Number of characters of metadata in a row."""
 
 
 def _cell(info: DocumentInfo, column: str) -> object:
@@ -112,7 +114,7 @@ def _cell(info: DocumentInfo, column: str) -> object:
                 for key, value in info.metadata.items()
             )
             text = " ".join(pairs)
-            return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+            return text if len(text) <= _METADATA_WIDTH else f"{text[: _METADATA_WIDTH - 1]}…"
     return getattr(info, column)
 
 
@@ -353,8 +355,8 @@ def stats(
     earlier = data.pop("earlier")
     if earlier:
         data["earlier indexes"] = ", ".join(map(str, earlier))
-    last_run, good = data.pop("last_run") or {}, data.pop("last_good_run") or {}
+    last_run, last_good_run = (data.pop(name) or {} for name in ("last_run", "last_good_run"))
     data["last ingest"] = last_run.get("status", "never")
-    if good and good["run_id"] != last_run["run_id"]:
-        data["last good ingest"] = utc_time(good["ended_at"])
+    if last_good_run and last_good_run["run_id"] != last_run["run_id"]:
+        data["last good ingest"] = utc_time(last_good_run["ended_at"])
     print_table(("", kb_id), ((name, value) for name, value in data.items() if name != "kb_id"))

@@ -181,8 +181,8 @@ def events_of(
 class Ahead(Generic[T]):
     """Items of a generator that produces the first one before it is asked for.
 
-    For example, the model is called while the headers of the answer are sent. What creates it must
-    call `aclose`, even if nothing was read.
+    For example, the model is called while the headers of the answer are sent. `aclose` must be
+    called, even if nothing was read.
     """
 
     def __init__(self, items: AsyncGenerator[T, None]) -> None:

@@ -19,8 +19,7 @@ def _filters(
         str | None,
         Query(
             max_length=20_000,
-            description="Conditions on the metadata of passages, as a JSON object. `find` and "
-            "`fetch` use the `filters` that the knowledge base declares by default.",
+            description="Conditions on the metadata of passages, as a JSON object.",
             examples=['{"team": "sales"}'],
         ),
     ] = None,
@@ -30,7 +29,7 @@ def _filters(
     try:
         return _JSON.validate_python(filters)
     except ValidationError as error:
-        # Not its type: that of broken JSON means the body.
+        # With the type of broken JSON, the error would be reported as one of the body.
         raise RequestValidationError(
             [
                 {**problem, "type": "value_error", "loc": (*_IN_URL, *problem["loc"])}

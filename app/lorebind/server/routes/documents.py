@@ -84,7 +84,10 @@ async def list_documents(
     format: DocumentFormat = None,
     filters: FiltersInUrl = None,
 ) -> Any:
-    """List the documents of a knowledge base by uri, including those that failed."""
+    """List the documents of a knowledge base by uri, including those that failed.
+
+    With `filters`, only documents are listed of which at least one passage passes.
+    """
     start = paging.start()
     after, before = start.bounds
     rows = await kb.adocuments(

@@ -1,5 +1,5 @@
-"""`…/find`, `…/fetch`, `…/fields` and `…/skipped`: exact words, lines and metadata, and what the
-index has nothing of."""
+"""`…/find`, `…/fetch`, `…/fields` and `…/skipped`: exact words, lines and metadata, and the files
+that the last ingest skipped."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ async def find(
 ) -> Any:
     """Return the lines that contain a text, or match a regular expression, in any case of letters.
 
-    They are compared with single lines of the index.
+    They are compared with single lines of the index. Without `filters`, those that the knowledge
+    base declares hold.
     """
     if document is not None:
         storable_name(kb, document)
@@ -64,7 +65,10 @@ async def fetch(
     last_line: LastLine = None,
     filters: FiltersInUrl = None,
 ) -> Any:
-    """Return the text of a document, or of some of its lines, as the index has it."""
+    """Return the text of a document, or of some of its lines, as the index has it.
+
+    Without `filters`, those that the knowledge base declares hold.
+    """
     name = storable_name(kb, document)
     lines = await kb.afetch(name, first_line=first_line, last_line=last_line, filters=filters)
     return conditional(request, as_data(lines))
