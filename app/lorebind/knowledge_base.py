@@ -16,7 +16,7 @@ from lorebind_config.errors import UsageError
 from lorebind_config.namespace import PROJECT_SCOPE
 from lorebind_knowledge.documents import changing
 from lorebind_knowledge.documents.listing import find_run, knowledge_stats, list_runs
-from lorebind_knowledge.documents.page_pictures import page_picture
+from lorebind_knowledge.documents.page_pictures import page_boxes, page_picture
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
     from lorebind_knowledge.evaluation.tuning import Tuning
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+    from lorebind_knowledge.loaders.scans.words import PageBox
     from lorebind_knowledge.records import MatchingTerms, QueryResult, SearchPath
     from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
     from lorebind_knowledge.service import KnowledgeService
@@ -168,6 +169,26 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
         """
         corpus = self.handle.corpus(self._scope(None), embeds=False)
         return await page_picture(corpus, document, page)
+
+    async def apage_boxes(
+        self, document: str, page: int, *, start: int = 0, end: int | None = None
+    ) -> list[PageBox]:
+        """Return where words are on the picture of a page, such as those of a passage.
+
+        Words are found by their text: in the text layer of a PDF, or in the lines that OCR
+        recognized. Those that cannot be found have no box.
+
+        Args:
+            document: as for `page_picture`.
+            page: as for `page_picture`.
+            start, end: the offsets of the words in the document's text, as `start` and `end` in the
+                metadata of passages. By default, all words of the page are returned.
+
+        Raises:
+            LorebindError: as for `page_picture`.
+        """
+        corpus = self.handle.corpus(self._scope(None), embeds=False)
+        return await page_boxes(corpus, document, page, start, end)
 
     async def aplan(
         self, *, inputs: Mapping[str, Any] | None = None, strategy: str = "upsert"
@@ -419,6 +440,7 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
     ingest = sync(aingest)
     retry_document = sync(aretry_document)
     page_picture = sync(apage_picture)
+    page_boxes = sync(apage_boxes)
     plan = sync(aplan)
     reindex = sync(areindex)
     query = sync(aquery)  # type: ignore[arg-type]  # mypy expects the inherited `self`

@@ -12,7 +12,7 @@ from lorebind import KnowledgeBase, Project
 from lorebind_config.errors import DocumentChangedError, MissingDependencyError, NotFoundError
 from lorebind_knowledge.loaders.formats import can_recognize
 
-from ..knowledge.documents import pdf_bytes
+from ..knowledge.documents import pdf_bytes, pdf_grid
 from .missing_packages import hide
 
 image_module = pytest.importorskip("PIL.Image", reason="the extra 'ocr' is not installed")
@@ -77,6 +77,68 @@ def test_there_is_no_such_page(docs: KnowledgeBase, uri: str, page: int, reason:
         docs.page_picture(uri, page)
 
 
+CLOSES = "The gate closes at six."
+LAYOUTS = {
+    "plain": pdf_bytes([f"Keys\n{CLOSES}\nThe gate is red.\n{CLOSES}", "Guests"]),
+    "turned": pdf_bytes([f"Keys\n{CLOSES}", "Guests"], page_entries="/Rotate 90"),
+    "cut": pdf_bytes([f"Keys\n{CLOSES}", "Guests"], page_entries="/CropBox [60 500 400 780]"),
+    "table": pdf_bytes(
+        [f"Keys\n{CLOSES}", "Guests"],
+        drawn=[pdf_grid([["Gate", "Key"], ["North", "A 4"]], top=600), ""],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
+    root = tmp_path_factory.mktemp("layouts")
+    for name, data in LAYOUTS.items():
+        (root / f"{name}.pdf").write_bytes(data)
+    source = {"type": "file_glob", "path": "*.pdf"}
+    kb = {"id": "docs", "sources": [source], "chunking": {"size": 64, "overlap": 40}}
+    with Project.build({"name": "boxes", "knowledge_bases": [kb]}, root=root) as project:
+        docs = project.knowledge_base("docs")
+        docs.ingest()
+        yield docs
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_boxes_hold_all_words_of_a_page(layouts: KnowledgeBase, layout: str) -> None:
+    """The picture without what is in the boxes has no letters left."""
+    uri = f"{layout}.pdf"
+    boxes = layouts.page_boxes(uri, 1)
+    with image_module.open(io.BytesIO(layouts.page_picture(uri, 1))) as image:
+        page = image.convert("L")
+    width, height = page.size
+    for box in boxes:
+        ends = (box.left * width, box.top * height, box.right * width, box.bottom * height)
+        place = tuple(map(round, ends))
+        assert sum(page.crop(place).histogram()[:100]) > 20, box
+        page.paste(255, place)
+    lines = 3_300 if layout == "table" else 0  # those around its cells
+    assert sum(page.histogram()[:100]) <= lines
+    text = " ".join(box.text for box in boxes)
+    assert CLOSES in text
+    assert "Guests" not in text
+
+
+def test_boxes_of_a_passage(layouts: KnowledgeBase) -> None:
+    """The same words at two places are told apart, and a passage can be on two pages."""
+    (first, second) = (
+        layouts.page_boxes("plain.pdf", 1, start=at, end=at + len(CLOSES))
+        for at in (5, 5 + len(CLOSES) + 18)
+    )
+    assert [box.text for box in (*first, *second)] == [CLOSES, CLOSES]
+    assert first[0].bottom < second[0].top
+    cells = [box.text for box in layouts.page_boxes("table.pdf", 1)]
+    assert [text for text in cells if "Gate" in text or "North" in text] == ["Gate", "North"]
+    (word,) = layouts.page_boxes("plain.pdf", 1, start=10, end=13)
+    assert word.text == "gate"
+    assert layouts.page_boxes("plain.pdf", 2, start=10, end=13) == []
+    with pytest.raises(NotFoundError, match="has no page 3; it has pages 1-2"):
+        layouts.page_boxes("plain.pdf", 3)
+
+
 def test_only_what_was_ingested_is_drawn(docs: KnowledgeBase, folder: Path) -> None:
     """A file with other bytes, or of which none is left, is not shown."""
     file = folder / "docs/keys.pdf"
@@ -103,8 +165,9 @@ def test_a_page_shows_nothing_that_steps_remove(tmp_path: Path) -> None:
         docs = project.knowledge_base("docs")
         docs.ingest()
         assert ink(docs.page_picture("public.pdf", 1))
-        with pytest.raises(NotFoundError, match=r"not shown, .* preprocess\.steps may remove"):
-            docs.page_picture("staff.pdf", 1)
+        for hidden in (docs.page_picture, docs.page_boxes):
+            with pytest.raises(NotFoundError, match=r"not shown, .* preprocess\.steps may remove"):
+                hidden("staff.pdf", 1)
 
 
 def test_without_the_extra(

@@ -91,6 +91,20 @@ def test_scans_are_found_and_cited(project: Project) -> None:
     }
 
 
+def test_boxes_of_a_scan(project: Project) -> None:
+    """Each line has its own, on the dark letters, from top to bottom."""
+    docs = project.knowledge_base("docs")
+    for uri, page, text in (("docs/plan.pdf", 2, PARKING), ("docs/gate.png", 1, GATE)):
+        boxes = docs.page_boxes(uri, page)
+        assert [box.text for box in boxes] == text.split("\n")
+        middles = [(box.top + box.bottom) / 2 for box in boxes]
+        assert middles == sorted(middles)
+        assert all(0 < box.left < box.right < 1 and 0 < box.top < box.bottom < 1 for box in boxes)
+    start = GATE.index("Guards")
+    (guards,) = docs.page_boxes("docs/gate.png", 1, start=start, end=start + 6)
+    assert guards.text == GATE.split("\n")[2]
+
+
 def test_each_page_is_recognized_once(
     project: Project, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

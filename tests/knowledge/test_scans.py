@@ -19,7 +19,7 @@ from lorebind_knowledge.loaders import formats
 from lorebind_knowledge.loaders.base import Anchor, Heading, LoadedDocument
 from lorebind_knowledge.loaders.registry import can_load, load_document
 from lorebind_knowledge.loaders.scans import recognition
-from lorebind_knowledge.loaders.scans.layout import Line, in_reading_order, upright
+from lorebind_knowledge.loaders.scans.layout import Line, in_reading_order, text_of, upright
 from lorebind_knowledge.loaders.scans.pages import with_pages
 from lorebind_knowledge.loaders.scans.recognition import model_files
 from lorebind_knowledge.sources.folder.files import FileSource
@@ -55,7 +55,7 @@ TABLE: list[Box] = [
 )  # fmt: skip
 def test_reading_order(boxes: Sequence[Box], text: str) -> None:
     """Columns follow one another, rows of a table stay rows, and gaps separate paragraphs."""
-    assert in_reading_order(lines(*boxes)) == text
+    assert text_of(in_reading_order(lines(*boxes))) == text
 
 
 def test_slanted_lines() -> None:
@@ -64,7 +64,7 @@ def test_slanted_lines() -> None:
         Line.of([[0, top], [800, top + 24], [800, top + 44], [0, top + 20]], f"line {number} ")
         for number, top in enumerate((0, 26, 52))
     ]
-    assert in_reading_order(slanted[::-1]) == "line 0\nline 1\nline 2"
+    assert text_of(in_reading_order(slanted[::-1])) == "line 0\nline 1\nline 2"
 
 
 def test_columns_of_a_skewed_page() -> None:
@@ -80,7 +80,7 @@ def test_columns_of_a_skewed_page() -> None:
             corners = [(left, top), (right, top), (right, top + 20), (left, top + 20)]
             boxes.append([turned(x, y) for x, y in corners])
             texts.append(f"{left} {row}")
-    text = in_reading_order([*map(Line.of, upright(boxes), texts)])
+    text = text_of(in_reading_order([*map(Line.of, upright(boxes), texts)]))
     assert (
         text.split() == " ".join(f"{left} {row}" for left in (0, 400) for row in range(40)).split()
     )

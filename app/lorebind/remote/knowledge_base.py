@@ -35,6 +35,7 @@ from lorebind_knowledge.documents.reading import DocumentLines
 from lorebind_knowledge.events import Event, Events, Extension
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, Skipped
 from lorebind_knowledge.ingest.rollback import RollbackReport
+from lorebind_knowledge.loaders.scans.words import PageBox
 from lorebind_knowledge.packing.report import PackReport, UnpackReport
 from lorebind_knowledge.records import MatchingTerms, QueryResult, SearchPath
 
@@ -135,6 +136,12 @@ class RemoteKnowledgeBase:
     def page_picture(self, document: str, page: int) -> bytes:
         path = f"{self._path}/documents/{self._id(document)}/pages/{page}"
         return b"".join(self._server.download(path, method="GET", **self._parameters))
+
+    def page_boxes(
+        self, document: str, page: int, *, start: int = 0, end: int | None = None
+    ) -> list[PageBox]:
+        path = f"/documents/{self._id(document)}/pages/{page}/boxes"
+        return read(list[PageBox], self._get(path, start=start, end=end)["items"])
 
     def skipped(self) -> list[Skipped]:
         return read(

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from lorebind_knowledge.documents.fields import MetadataField
 from lorebind_knowledge.documents.listing import DocumentInfo
 from lorebind_knowledge.ingest.report import IngestReport
+from lorebind_knowledge.loaders.scans.words import PageBox
 from lorebind_knowledge.scale.engine import WorkerInfo
 
 T = TypeVar("T")
@@ -134,6 +135,12 @@ class Fields(_Model):
     """The keys of the documents' metadata, sorted."""
 
     items: list[MetadataField]
+
+
+class PageBoxes(_Model):
+    """Where words are on the picture of a page."""
+
+    items: list[PageBox]
 
 
 class ReadableDocument(_Model):

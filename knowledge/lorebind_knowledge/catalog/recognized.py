@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lorebind_knowledge.catalog.rows import OURS, owner
 
@@ -11,6 +11,14 @@ if TYPE_CHECKING:
 
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.database.databases import Database
+
+
+class RecognizedPage(NamedTuple):
+    """The text of a page and its places, as OCR recognized them."""
+
+    text: str
+    boxes: str
+    """Where the lines of the text are; see `loaders.scans.words`."""
 
 
 class RecognizedPages:
@@ -23,16 +31,16 @@ class RecognizedPages:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def get(self, namespace: Namespace, page: str) -> str | None:
-        """Return the text of a page of any document; None if it was not recognized yet."""
-        query = f"select text from catalog_recognized where {OURS} and page = :page limit 1"
+    def get(self, namespace: Namespace, page: str) -> RecognizedPage | None:
+        """Return a page of any document; None if it was not recognized yet."""
+        query = f"select text, boxes from catalog_recognized where {OURS} and page = :page limit 1"
         with self._database.reading() as sql:
             rows = sql.run(query, **owner(namespace), page=page)
-        return rows[0][0] if rows else None
+        return RecognizedPage(*rows[0]) if rows else None
 
-    def put(self, namespace: Namespace, uri: str, page: str, text: str) -> None:
-        """Store the text of a page of a document."""
-        row = {**owner(namespace), "uri": uri, "page": page, "text": text}
+    def put(self, namespace: Namespace, uri: str, page: str, read: RecognizedPage) -> None:
+        """Store a page of a document."""
+        row = {**owner(namespace), "uri": uri, "page": page, **read._asdict()}
         with self._database.writing() as sql:
             sql.insert(
                 "catalog_recognized",

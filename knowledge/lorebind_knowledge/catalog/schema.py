@@ -84,6 +84,7 @@ STATEMENTS = (
   uri [name] not null,
   page varchar not null, -- SHA-256 over its picture and the models
   text text not null,
+  boxes text not null, -- where its lines are, as JSON
   primary key (tenant, project, scope, kb, uri, page)
 )""",
     """create table if not exists catalog_leases (

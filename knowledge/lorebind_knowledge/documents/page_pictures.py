@@ -1,12 +1,14 @@
-"""Pictures of the pages of documents, drawn from the bytes that were ingested."""
+"""Pictures of the pages of documents, drawn from the bytes that were ingested, and their words."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from lorebind_config.errors import DocumentChangedError, NotFoundError
 from lorebind_config.namespace import tenant
+from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.documents.listing import find_document
+from lorebind_knowledge.documents.page_boxes import marked_boxes
 from lorebind_knowledge.documents.reading import ingested
 from lorebind_knowledge.ingest.corpus import find_item
 from lorebind_knowledge.ingest.preparation import stopping
@@ -14,13 +16,20 @@ from lorebind_knowledge.ingest.recipes import Recipes, signature_of
 from lorebind_knowledge.ingest.scans import SCANNED, Scans
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import format_of
+from lorebind_knowledge.loaders.scans.words import unpacked_boxes
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.base import Content, checked_content
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lorebind_knowledge.catalog.chunks import StoredChunk
     from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
+    from lorebind_knowledge.loaders.scans.words import PageBox
+
+R = TypeVar("R")
 
 
 async def page_picture(corpus: Corpus, document: str, number: int) -> bytes:
@@ -39,6 +48,67 @@ async def page_picture(corpus: Corpus, document: str, number: int) -> bytes:
         MissingDependencyError: the extra `ocr` is not installed.
         SourceError: it cannot be read, or the page cannot be drawn.
     """
+    return await _read_again(corpus, document, lambda again: again.page(number))
+
+
+async def page_boxes(
+    corpus: Corpus, document: str, number: int, start: int = 0, end: int | None = None
+) -> list[PageBox]:
+    """Return where words of a document are on the picture of a page.
+
+    Args:
+        corpus: the knowledge base.
+        document: its id or uri.
+        number: the number of the page, from 1.
+        start, end: the part of the document's text, as offsets in characters.
+
+    Raises:
+        LorebindError: as for `page_picture`.
+    """
+
+    def read(again: _ReadAgain) -> list[PageBox]:
+        return marked_boxes(again.words(number), again.chunks(), number, start, end)
+
+    return await _read_again(corpus, document, read)
+
+
+class _ReadAgain(NamedTuple):
+    """A document as its source returns it now, which is what was ingested. Methods block."""
+
+    kb: IndexedKnowledgeBase
+    entry: DocumentEntry
+    form: str
+    data: bytes
+    readers: Readers
+    scans: Scans
+
+    def page(self, number: int, form: str = "") -> bytes:
+        """Return the picture of a page, or what the readers return for it in another format."""
+        form = form or self.form
+        (page,) = self.readers.begin(form, self.data, self.entry.uri, pages=[number]).result()
+        return bytes(page)
+
+    def words(self, number: int) -> list[PageBox]:
+        """Return the words of a page: those of its text layer, or those that OCR recognized."""
+        words: list[PageBox] = []
+        if self.form == "pdf" and not self.scans.reads_every_page(self.entry.source):
+            words = self._layer(number)
+        if not words:
+            page = self.scans.recognized(self.page(number), self.entry.source)
+            words = unpacked_boxes(page.boxes) if page else []
+        return words or (self._layer(number) if self.form == "pdf" else [])
+
+    def chunks(self) -> list[StoredChunk]:
+        with self.kb.catalog.reading() as sql:
+            index = ingested(sql, self.kb.namespace, self.kb.catalog)
+            return Chunks(sql, index.index_uid).document(self.entry.uri)
+
+    def _layer(self, number: int) -> list[PageBox]:
+        return unpacked_boxes(self.page(number, "pdf_words"))
+
+
+async def _read_again(corpus: Corpus, document: str, read: Callable[[_ReadAgain], R]) -> R:
+    """Return what `read` makes of a document, whose pages nothing hides."""
     kb, limits = corpus.kb, corpus.loading.limits
     with kb.threads.lane("read"):
         entry = await call(_entry, kb, document)
@@ -54,14 +124,10 @@ async def page_picture(corpus: Corpus, document: str, number: int) -> bytes:
             if item is None:
                 raise _changed(entry.uri, "it was removed from its source")
             content = checked_content(await call(item.read, ""), entry.uri)
-            form = await call(_check_content, corpus, readers, entry, content)
-
-            def draw() -> bytes:
-                begun = readers.begin(form, content.data, entry.uri, pages=[number])
-                (picture,) = begun.result()
-                return bytes(picture)
-
-            return await stopping(readers.stop, call(draw))
+            scans = Scans(corpus, readers, plans=True)
+            form = await call(_check_content, corpus, scans, entry, content)
+            again = _ReadAgain(kb, entry, form, content.data, readers, scans)
+            return await stopping(readers.stop, call(read, again))
 
 
 def _entry(kb: IndexedKnowledgeBase, document: str) -> DocumentEntry:
@@ -75,10 +141,10 @@ def _entry(kb: IndexedKnowledgeBase, document: str) -> DocumentEntry:
     return entry
 
 
-def _check_content(corpus: Corpus, readers: Readers, entry: DocumentEntry, content: Content) -> str:
+def _check_content(corpus: Corpus, scans: Scans, entry: DocumentEntry, content: Content) -> str:
     """Return the format of a document as its source returns it now, if it is what was ingested."""
     form = format_of(content.data, entry.uri, content.media_type)
-    recipes = Recipes(corpus, Scans(corpus, readers, plans=True))
+    recipes = Recipes(corpus, scans)
     if entry.signature != signature_of(content, recipes.of(entry.uri, entry.source, form)):
         raise _changed(entry.uri, "it or the settings of its ingest have changed")
     _check_format(entry.uri, form)

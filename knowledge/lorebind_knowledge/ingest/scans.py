@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lorebind_config.declarations.sources import LoadingDeclaration, OcrSettings
 from lorebind_config.errors import MissingDependencyError, SourceError
 from lorebind_config.namespace import digest
+from lorebind_knowledge.catalog.recognized import RecognizedPage
 from lorebind_knowledge.loaders.base import parts_in_words, ranges
 from lorebind_knowledge.loaders.formats import can_recognize
 from lorebind_knowledge.loaders.process.readers import Readers
@@ -116,6 +117,26 @@ class Scans:
         )
         return complete, 0
 
+    def recognized(self, picture: bytes, source: str) -> RecognizedPage | None:
+        """Return what was recognized in a picture of a page; None if it was not.
+
+        Args:
+            picture: as the readers draw it.
+            source: the key of its source.
+
+        Raises:
+            SourceError, OSError: the declared models cannot be read.
+        """
+        settings = self._settings(source)
+        if settings.when == "never" or not can_recognize():
+            return None
+        key = digest(picture, self._models_of(settings))
+        return self._corpus.kb.catalog.recognized.get(self._corpus.kb.namespace, key)
+
+    def reads_every_page(self, source: str) -> bool:
+        """Return whether pages with a text layer are recognized too."""
+        return self._settings(source).when == "always"
+
     def stop(self) -> None:
         """End the process, which cancels the page being recognized."""
         if self._recognizer is not None:
@@ -146,15 +167,15 @@ class Scans:
                 failures[page] = picture
                 continue
             keys.append(digest(picture, models))
-            text = store.get(namespace, keys[-1])
-            if text is None:
+            read = store.get(namespace, keys[-1])
+            if read is None:
                 try:
-                    text = self._read(picture, uri, folder, models)
+                    read = self._read(picture, uri, folder, models)
                 except SourceError as error:
                     failures[page] = error
                     continue
-            store.put(namespace, uri, keys[-1], text)
-            texts[page] = text
+            store.put(namespace, uri, keys[-1], read)
+            texts[page] = read.text
         store.keep_only(namespace, uri, keys)
         return texts, failures
 
@@ -175,7 +196,7 @@ class Scans:
             else:
                 yield from zip(some, drawn, strict=True)
 
-    def _read(self, picture: bytes, uri: str, folder: str, models: str) -> str:
+    def _read(self, picture: bytes, uri: str, folder: str, models: str) -> RecognizedPage:
         if self._recognizer is None:
             limits = _LIMITS
             if self._corpus.loading.limits.processes == 0:
@@ -183,7 +204,7 @@ class Scans:
             self._recognizer = Readers(limits, fixed=True)
         options = {"model": folder, "version": models}
         read: LoadedDocument = self._recognizer.begin("scan", picture, uri, **options).result()
-        return read.text
+        return RecognizedPage(read.text, read.metadata["boxes"])
 
     def _models_of(self, settings: OcrSettings) -> str:
         """Return a digest of the models.

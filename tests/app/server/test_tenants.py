@@ -94,6 +94,7 @@ def test_a_run_or_document_of_another_in_a_knowledge_base_of_all(
         ("DELETE", f"{here}/documents/{document}"),
         ("GET", f"{here}/documents/{document}/chunks"),
         ("GET", f"{here}/documents/{document}/pages/1"),
+        ("GET", f"{here}/documents/{document}/pages/1/boxes"),
         ("POST", f"{here}/documents/{document}/exclude"),
         ("POST", f"{here}/documents/{document}/include"),
         ("POST", f"{here}/documents/{document}/retry"),

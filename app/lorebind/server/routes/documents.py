@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from lorebind.knowledge_base import KnowledgeBase
 from lorebind.plain_data import as_data
-from lorebind.server.answers import Additions, Chunk, PageOf
+from lorebind.server.answers import Additions, Chunk, PageBoxes, PageOf
 from lorebind.server.bodies import Body, read_json, validated
 from lorebind.server.etags import conditional, json_response
 from lorebind.server.event_streams import PATIENT, PATIENT_DELETE, deferred_answer, prefers_events
@@ -65,6 +65,8 @@ _PICTURE: dict[int | str, dict[str, Any]] = {
         },
     }
 }
+
+PageNumber = Annotated[int, Path(description="The number of the page, from 1.")]
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}/documents", tags=["documents"])
 
@@ -249,7 +251,7 @@ async def list_chunks(
 async def draw_page(
     kb: SeenKnowledgeBase,
     doc_id: str,
-    page: Annotated[int, Path(description="The number of the page, from 1.")],
+    page: PageNumber,
 ) -> Response:
     """Return a page of a PDF or of an image as a picture.
 
@@ -258,6 +260,30 @@ async def draw_page(
     """
     picture = await kb.apage_picture(storable_name(kb, doc_id), page)
     return Response(picture, headers={"Cache-Control": "private, no-cache"}, media_type=PNG)
+
+
+@router.get("/{doc_id}/pages/{page}/boxes", response_model=PageBoxes)
+async def find_on_page(
+    kb: SeenKnowledgeBase,
+    doc_id: str,
+    page: PageNumber,
+    start: Annotated[
+        int, Query(ge=0, le=2**31, description="The first character, as in a passage's metadata.")
+    ] = 0,
+    end: Annotated[
+        int | None,
+        Query(ge=0, le=2**31, description="The end, as in a passage's metadata."),
+    ] = None,
+) -> Any:
+    """Return where words of a document are on the picture of a page, such as those of a passage.
+
+    The ends of each box are shares of the picture's width and height, from 0 to 1, counted from the
+    upper left. Without a start and an end, all words of the page are returned. Words are found by
+    their text, in the text layer of a PDF or in the lines that OCR recognized; those that cannot be
+    found have no box. The document is read again, as for the picture.
+    """
+    boxes = await kb.apage_boxes(storable_name(kb, doc_id), page, start=start, end=end)
+    return json_response({"items": as_data(boxes)})
 
 
 async def _find(kb: KnowledgeBase, doc_id: str) -> DocumentInfo:

@@ -143,7 +143,8 @@ class Readers:
             form: the format.
             data: the whole document.
             uri: its uri, for messages.
-            options: arguments of the loader; `pages` asks for pictures of these pages.
+            options: arguments of the loader; `pages` asks for pictures of these pages, or in the
+                format `pdf_words` for their words.
 
         Returns:
             A future of the document. Its `result` raises DocumentLimitError if a limit was

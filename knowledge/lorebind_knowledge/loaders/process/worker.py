@@ -51,9 +51,10 @@ _LOADERS = {
     "html": "lorebind_knowledge.loaders.html.page:load_page",
     "trafilatura": "lorebind_knowledge.loaders.html.page:load_with_trafilatura",
 }
-_PICTURES = {
+_OF_PAGES = {
     "pdf": "lorebind_knowledge.loaders.scans.pictures:pdf_pictures",
     "image": "lorebind_knowledge.loaders.scans.pictures:image_pictures",
+    "pdf_words": "lorebind_knowledge.loaders.scans.words:pdf_words",
 }
 _MOST_KEPT = {"scan": 0.8}
 """The share of its memory that a process may have used to read another document, by format.
@@ -65,12 +66,12 @@ FORMATS = frozenset(_LOADERS)
 
 
 Read: TypeAlias = "LoadedDocument | list[bytes]"
-"""A document, or pictures of pages."""
+"""A document; or pictures of pages, or their words."""
 
 
 def loader_of(form: str, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
-    """Return the loader for one of `FORMATS`; with the option `pages`, for their pictures."""
-    loaders = _PICTURES if options and "pages" in options else _LOADERS
+    """Return the loader for one of `FORMATS`; with the option `pages`, of these pages alone."""
+    loaders = _OF_PAGES if options and "pages" in options else _LOADERS
     loader: Callable[..., Any] = pkgutil.resolve_name(loaders[form])
     return partial(loader, **options) if options else loader
 
@@ -104,7 +105,7 @@ def main(max_memory: int) -> None:
 
 
 def unpacked(about: dict[str, Any], text: bytes) -> Read:
-    """Return the document or the pictures of a result; raises any exception if it is invalid."""
+    """Return what the result has; raises any exception if it is invalid."""
     if "sizes" in about:
         stream = io.BytesIO(text)
         return [stream.read(size) for size in about["sizes"]]

@@ -6,7 +6,7 @@ recursive X-Y cut of Nagy and Seth, 1984).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
@@ -34,6 +34,8 @@ class Line(NamedTuple):
     right: float
     bottom: float
     text: str
+    corners: Box = ()
+    """Where it is on the page, also if the page is turned."""
 
     @classmethod
     def of(cls, corners: Box, text: str) -> Line:
@@ -53,6 +55,10 @@ class Line(NamedTuple):
         return max(self.bottom - self.top, 1.0)
 
 
+Block: TypeAlias = list[list[Line]]
+"""The rows of a paragraph, each with its lines from left to right."""
+
+
 def upright(boxes: Sequence[Box]) -> list[Box]:
     """Return boxes turned back by the angle at which the page was scanned.
 
@@ -67,13 +73,19 @@ def upright(boxes: Sequence[Box]) -> list[Box]:
     return [[(x + slope * y, y - slope * x) for x, y in box] for box in boxes]
 
 
-def in_reading_order(lines: Sequence[Line]) -> str:
-    """Return the text of lines: a line for each row, and a blank line between paragraphs."""
+def in_reading_order(lines: Iterable[Line]) -> list[Block]:
     filled = [line for line in lines if line.text]
-    return "\n\n".join(_blocks(filled)) if filled else ""
+    return _blocks(filled) if filled else []
 
 
-def _blocks(lines: Sequence[Line]) -> list[str]:
+def text_of(blocks: Iterable[Block]) -> str:
+    """Return the text of blocks: a line for each row, and a blank line between paragraphs."""
+    return "\n\n".join(
+        "\n".join(" ".join(line.text for line in row) for row in rows) for rows in blocks
+    )
+
+
+def _blocks(lines: Sequence[Line]) -> list[Block]:
     height = median(line.height for line in lines)
     for columns in (_split_columns, _split_paragraphs):
         parts = columns(lines, height)
@@ -112,7 +124,7 @@ def _cut(
     return parts
 
 
-def _rows(lines: Sequence[Line]) -> str:
+def _rows(lines: Sequence[Line]) -> Block:
     rows: list[list[Line]] = []
     for line in sorted(lines, key=lambda line: line.top + line.bottom):
         last = rows[-1][-1] if rows else None
@@ -121,4 +133,4 @@ def _rows(lines: Sequence[Line]) -> str:
             rows[-1].append(line)
         else:
             rows.append([line])
-    return "\n".join(" ".join(line.text for line in sorted(row)) for row in rows)
+    return [*map(sorted, rows)]

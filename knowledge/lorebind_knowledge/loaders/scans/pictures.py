@@ -56,7 +56,7 @@ def pdf_pictures(data: bytes, uri: str, pages: Sequence[int]) -> list[bytes]:
     pictures = []
     import_extra("PIL.Image", extra="ocr", purpose=_PURPOSE)
     with opened_pdf(data, uri) as pdf:
-        _check_pages(pages, len(pdf), uri)
+        check_pages(pages, len(pdf), uri)
         for number in pages:
             with closing(pdf[number - 1]) as page:
                 most = MOST_SIDE / max(*page.get_size(), 1)
@@ -70,7 +70,7 @@ def image_pictures(data: bytes, uri: str, pages: Sequence[int]) -> list[bytes]:
     """Return pictures of pages of an image file, scaled down; see `pdf_pictures`."""
     pictures = []
     with _opened(data, uri) as image:
-        _check_pages(pages, _count(image), uri)
+        check_pages(pages, _count(image), uri)
     for number in pages:
         with _opened(data, uri) as image:
             if number > 1:
@@ -83,7 +83,8 @@ def _count(image: Any) -> int:
     return getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
 
 
-def _check_pages(pages: Sequence[int], count: int, uri: str) -> None:
+def check_pages(pages: Sequence[int], count: int, uri: str) -> None:
+    """Raise `NotFoundError` if a document has too few pages."""
     for number in pages:
         if not 1 <= number <= count:
             all_pages = f"pages 1-{count}" if count > 1 else "page 1 only"

@@ -15,15 +15,16 @@ from typing import Any
 from lorebind_config.errors import SourceError
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.loaders.base import LoadedDocument, well_formed
-from lorebind_knowledge.loaders.scans.layout import Line, in_reading_order, upright
+from lorebind_knowledge.loaders.scans.layout import Line, in_reading_order, text_of, upright
 from lorebind_knowledge.loaders.scans.pictures import MOST_SIDE
+from lorebind_knowledge.loaders.scans.words import PageBox, packed
 
 _MODELS = ("det", "rec", "cls")
 """Those that find the lines, read them, and tell which are upside down."""
 
 
 def recognize(data: bytes, uri: str, model: str = "", version: str = "") -> LoadedDocument:
-    """Return the text of a picture, in reading order.
+    """Return the text of a picture, in reading order; the metadata has the `boxes` of its lines.
 
     Args:
         data: a PNG.
@@ -47,9 +48,21 @@ def recognize(data: bytes, uri: str, model: str = "", version: str = "") -> Load
         if "bad_alloc" in str(error):  # as ONNX Runtime reports it
             raise MemoryError from error
         raise
-    boxes, texts = result.boxes, result.txts
-    lines = [] if boxes is None else [*map(Line.of, upright(boxes.tolist()), texts or ())]
-    return LoadedDocument(well_formed(in_reading_order(lines)), uri, format="scan")
+    boxes = [] if result.boxes is None else result.boxes.tolist()
+    lines = (
+        Line.of(turned, text)._replace(corners=box)
+        for box, turned, text in zip(boxes, upright(boxes), result.txts or (), strict=True)
+    )
+    blocks = in_reading_order(lines)
+    height, width, _ = pixels.shape
+    words = (
+        PageBox.around([(x / width, y / height) for x, y in line.corners], line.text)
+        for rows in blocks
+        for row in rows
+        for line in row
+    )
+    metadata = {"boxes": packed(words)}
+    return LoadedDocument(well_formed(text_of(blocks)), uri, metadata=metadata, format="scan")
 
 
 def model_files(folder: str) -> dict[str, Path]:
