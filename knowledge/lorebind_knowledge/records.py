@@ -275,8 +275,10 @@ class BatchCounts:
 
 @dataclass
 class Overview:
-    """The state of knowledge bases and of batches at one time."""
+    """The state of knowledge bases, batches and background runs at one time."""
 
     knowledge_bases: dict[Namespace, KnowledgeBaseState] = field(default_factory=dict)
     batches: dict[str, BatchCounts] = field(default_factory=dict)
     """By the key of the embedder, see `key_of`."""
+    background_runs: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The number of runs by their workflow and their state, `running` or `waiting`."""

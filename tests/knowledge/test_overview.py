@@ -180,7 +180,7 @@ def test_a_database_that_does_not_answer(
         source.now += 2
         visible.append("knowledge_documents{" in generate_latest(registry).decode())
     assert visible == [True, False, False, True]
-    assert caplog.text.count("metrics of knowledge bases are omitted: it is away") == 1
+    assert caplog.text.count("gauges are omitted: it is away") == 1
 
 
 def test_a_read_that_hangs(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,8 @@ class Server:
             stored(of_workflows=True), self.database, project, WORKFLOWS, self.log_failure
         )
         """The runs of workflows in the background."""
+        if self.prometheus is not None:
+            self.prometheus.show_state(self.workflow_runs.overview)
         self.changes = Changes()
         """Documents that are being deleted."""
         self.connected = Connected()

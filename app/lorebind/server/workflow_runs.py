@@ -15,7 +15,9 @@ from lorebind.server.state.runs import WORKFLOW_RUNS
 from lorebind.server.workflow_events import EventWriter, WorkflowEvents
 from lorebind_bindings.workflow.how_to_resume import served_at
 from lorebind_config.errors import LorebindError, NotFoundError, TaskError
+from lorebind_config.namespace import Namespace, tenant
 from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.records import Overview
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from lorebind.server.background_runs import UnderWay
     from lorebind.server.state.runs import RequestedRun, RequestedRuns
     from lorebind_bindings import RunResult, RunStream, ThreadInfo
-    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.database.databases import Database
 
 Action: TypeAlias = Literal["run", "resume", "replay"]
@@ -87,6 +88,8 @@ class WorkflowRuns(BackgroundRuns[WorkflowEvents]):
         self._stored = StoredEvents(database, project.name)
         self._writer = EventWriter(self._stored, runs.owner)
         self._pruned = -_PRUNE_SECONDS
+        self._answered = set[str]()
+        """The ids of runs that have waited, and whose threads have completed since."""
 
     def namespace(self, workflow: str) -> Namespace:
         """Return the namespace of a workflow's runs, for the tenant of this call.
@@ -150,6 +153,37 @@ class WorkflowRuns(BackgroundRuns[WorkflowEvents]):
                 await asyncio.sleep(_POLL_SECONDS)
             else:
                 await _set_within(changed, _LOOK_SECONDS)
+
+    def overview(self) -> Overview:
+        """Return how many runs of all tenants have not ended, and how many wait. It blocks.
+
+        Raises:
+            StoreError, MissingDependencyError: a database cannot be read.
+        """
+        workflows = self._project.config.workflows
+        counts: dict[tuple[str, str], int] = {}
+        for workflow in workflows:
+            counts |= {(workflow, "running"): 0, (workflow, "waiting"): 0}
+        waiting = set[tuple[Namespace, str]]()
+        for run in self.runs.open_or_waiting():
+            if run.namespace.kb not in workflows:  # it is declared no more
+                continue
+            if run.finished_at is None:
+                counts[run.namespace.kb, "running"] += 1
+            elif run.run_id not in self._answered and self._waits(run):
+                waiting.add((run.namespace, run.request["thread_id"]))
+        for namespace, _ in waiting:
+            counts[namespace.kb, "waiting"] += 1
+        return Overview(background_runs=counts)
+
+    def _waits(self, run: RequestedRun) -> bool:
+        """Whether the thread of a run that has waited still waits: others may have answered."""
+        status = "completed"
+        with tenant(run.namespace.tenant), suppress(NotFoundError):
+            status = self._project.thread(run.namespace.kb, run.request["thread_id"]).status
+        if status == "completed":
+            self._answered.add(run.run_id)
+        return status in ("waiting", "paused")
 
     async def last_number(self, run: RequestedRun) -> int:
         """Return the number of the last stored event of a run; 0 if there is none."""

@@ -127,10 +127,10 @@ class Prometheus(Extension):
                 log.warning("metrics are not served at %s port %s: %s", address, port, error)
 
     def show_state(self, overview: Callable[[], Overview]) -> None:
-        """Show the state of a project too, until it is closed.
+        """Show the state of a project or a server too, until the project is closed.
 
         Args:
-            overview: the method of the project that reads its state, in the thread of each scrape.
+            overview: the method that reads the state, in the thread of each scrape.
         """
         self._readers.append(StateReader(overview, self._label))
         self._metrics.state.readers.append(self._readers[-1])

@@ -1,4 +1,4 @@
-"""Metrics of the state of knowledge bases and workers, which are read when they are scraped."""
+"""Metrics of knowledge bases, workers and background runs, whose state is read at each scrape."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StateReader:
     def __init__(self, overview: Callable[[], Overview], label: Callable[[str], str]) -> None:
         """
         Args:
-            overview: the method of a project that reads its state; it keeps no project alive.
+            overview: the method that reads the state; its object is not kept alive.
             label: returns the label of the id of a knowledge base.
         """
         self.label = label
@@ -44,7 +44,7 @@ class StateReader:
         self._fails = False
 
     def read(self) -> Overview | None:
-        """Return the state; None during an outage, and when the project is gone.
+        """Return the state; None during an outage, and when its owner is gone.
 
         While another thread reads, it returns the previous state after some seconds.
         """
@@ -68,7 +68,7 @@ class StateReader:
             state = overview()
         except LorebindError as error:
             if not self._fails:
-                log.warning("metrics of knowledge bases are omitted: %s", error)
+                log.warning("gauges are omitted: %s", error)
             self._fails = True
             return None
         self._fails = False
@@ -91,6 +91,7 @@ class StateCollector:
         backlog: Counter[str] = Counter()
         ended: defaultdict[str, list[float]] = defaultdict(list)
         batches: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        runs: Counter[tuple[str, str]] = Counter()
         for reader in list(self.readers):
             state = reader.read() or Overview()
             for namespace, kb in state.knowledge_bases.items():
@@ -100,6 +101,7 @@ class StateCollector:
                     documents[label, name] += kb.documents.get(name, 0)
                 if kb.last_good_ingest is not None:
                     ended[label].append(kb.last_good_ingest)
+            runs.update(state.background_runs)
             for counts in state.batches.values():
                 about = vars(counts)
                 batches[counts.embedder].update({name: about[name] for name in _OF_BATCHES})
@@ -114,6 +116,8 @@ class StateCollector:
                 families["batches"].add_metric([embedder, name], numbers[name])
             families["failed"].add_metric([embedder], numbers["failed"])
             families["slots"].add_metric([embedder], numbers["slots"])
+        for labels, count in runs.items():
+            families["runs"].add_metric(labels, count)
         yield from families.values()
 
     def _families(self) -> dict[str, Any]:
@@ -147,6 +151,11 @@ class StateCollector:
                 "knowledge_worker_slots",
                 "Batches of texts that the live workers can embed at the same time",
                 labels=["embedder"],
+            ),
+            "runs": gauge(
+                "lorebind_background_runs",
+                "Background runs of workflows that have not ended, or that wait for an answer",
+                labels=["workflow", "state"],
             ),
         }
 

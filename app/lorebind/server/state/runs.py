@@ -184,6 +184,16 @@ class RequestedRuns:
             runs = _read(sql, _THIS, **_owner(namespace), run_id=run_id)
         return runs[0] if runs else None
 
+    def open_or_waiting(self) -> list[RequestedRun]:
+        """Return the runs that have not ended, and those that ended because they wait."""
+        where = f"project = :project and {self._kind}"
+        with self._database.reading() as sql:
+            return _read(
+                sql,
+                f"{where} and (finished_at is null or status = 'waiting')",
+                project=self._project,
+            )
+
     def requested_among(self, namespace: Namespace, run_ids: Collection[str]) -> set[str]:
         """Return which of these ids are those of requested runs."""
         if not run_ids:
