@@ -41,6 +41,7 @@ OF_COMMANDS = (
     *("langchain_core.language_models", "langchain_core.vectorstores", "langgraph.graph"),
     *("langchain.chat_models", "numpy", "onnxruntime", "pydantic", "rich.table", "tokenizers"),
     *("typer", "yaml", "fastapi", "h2.connection", "lorebind.server.serve", "python_multipart"),
+    *("lorebind.mcp.server", "mcp.server.stdio", "mcp.server.streamable_http_manager"),
     *("uvicorn.lifespan.off", "uvicorn.protocols.http.h11_impl", "watchfiles", *OURS),
 )
 """The modules that commands of Lorebind need."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from lorebind.server.problems import MCP, ProblemError
+from lorebind_config.errors import MissingDependencyError
 from lorebind_config.namespace import tenant
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.bridge import call
@@ -56,6 +57,11 @@ class McpEndpoint:
             raise ProblemError("method_not_allowed", detail, headers={"Allow": "POST"})
         manager = await self._started()
         await manager.handle_request(scope, receive, send)
+
+    async def prepare(self) -> None:
+        """Import ahead what the first request needs, unless the extra is not installed."""
+        with suppress(MissingDependencyError):
+            await self._started()
 
     def changed(self, tenant: str) -> None:
         """Tell the clients of a tenant that listen that its knowledge bases have changed."""

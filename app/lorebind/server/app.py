@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -67,14 +68,14 @@ def make_api(server: Server) -> FastAPI:
     app.state.server = server
     answer_failures(app)
     api = APIRouter(prefix=PREFIX)
-    for routes in (
+    for routes in (  # the most frequent ones first, because FastAPI tries them in order
+        answers,
+        queries,
         knowledge_bases,
         whole_index,
         runs,
         documents,
         reading,
-        queries,
-        answers,
         resources,
         workflows,
         workflow_runs,
@@ -86,7 +87,15 @@ def make_api(server: Server) -> FastAPI:
     app.include_router(chat_completions.router)
     app.include_router(overview.health)
     app.include_router(overview.router)
+    server.ahead.append(partial(_build_routes, app))
     return app
+
+
+def _build_routes(app: FastAPI) -> None:
+    """Build what FastAPI builds in the first request, which then blocks all others."""
+    scope = {"type": "http", "method": "GET", "path": "", "root_path": "", "headers": []}
+    for route in app.routes:
+        route.matches(dict(scope))
 
 
 def make_app(

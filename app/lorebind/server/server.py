@@ -34,6 +34,8 @@ from lorebind_knowledge.extensions.prometheus import Prometheus
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lorebind.project import Project
     from lorebind.server.state.tokens import Rights
 
@@ -87,6 +89,10 @@ class Server:
         """Whether it is about to stop."""
         self.starting: asyncio.Task[None] | None = None
         """Ingests knowledge bases with `on_start`; its error is theirs."""
+        self.ahead: list[Callable[[], None]] = []
+        """Functions to call in a thread after the start, so that no request needs to wait."""
+        self.preparing: asyncio.Task[None] | None = None
+        """Does ahead what first requests would wait for. The server is ready before it is done."""
 
     def prepare(self, name: str | None) -> None:
         """Begin to read the knowledge bases of a tenant whose request is being checked."""
@@ -109,6 +115,12 @@ class Server:
         self.ingests.watch()
         self.workflow_runs.watch()
         self.starting = asyncio.create_task(self._start())
+        self.preparing = asyncio.create_task(self._prepare())
+
+    async def _prepare(self) -> None:
+        for function in self.ahead:
+            await call(function)
+        await asyncio.gather(self.mcp.prepare(), *([self.jwts.prepare()] if self.jwts else []))
 
     async def _start(self) -> None:
         if self.project.config.workflows:
@@ -143,6 +155,9 @@ class Server:
         if not self.is_draining:
             await self.drain()
         await self.connected.stop()
+        if self.preparing is not None:
+            self.preparing.cancel()
+            await asyncio.wait({self.preparing})
         await self.mcp.stop()
         closing = asyncio.create_task(self.project.aclose())
         done, _ = await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)

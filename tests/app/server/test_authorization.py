@@ -30,7 +30,7 @@ from .conftest import PROJECT, write_project
 from .in_process import Served, problem, served
 from .test_mcp import ACCEPTS, ASKS, MCP, data, over_http
 
-ISSUER = "https://login.example"
+ISSUER = "http://127.0.0.1:9/login"  # where nothing answers
 AUDIENCE = "https://shop.example/mcp"
 KEYS = "/keys"
 WELL_KNOWN = "http://localhost/.well-known/oauth-protected-resource"
@@ -314,3 +314,31 @@ async def test_the_log_has_no_subject(
         assert await status(server, signed(sub="bob")) == (200, "")
     assert '"caller": "jwt_' in caplog.text
     assert "ann@" not in caplog.text
+
+
+async def test_the_start_reads_the_keys_and_checks_the_issuer(
+    tmp_path: Path, issuer: WebServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first token waits for no key. A mistake is logged once, and the server goes on."""
+    name = issuer.url("/realms/shop")
+    place = "/realms/shop/.well-known/openid-configuration"
+    for number, (written, named, logged) in enumerate(
+        (
+            (name, name, ""),
+            (f"{name}/", name, f"its metadata name the issuer {name!r}"),
+            (name, None, "its metadata name no issuer"),
+        )
+    ):
+        issuer.requests.clear()
+        issuer.routes[place] = Answer(json.dumps({"issuer": named} if named else {}).encode())
+        caplog.clear()
+        async with authorized(tmp_path / str(number), issuer, issuer=written) as server:
+            assert server.server.preparing is not None
+            await server.server.preparing
+            assert server.server.mcp._manager is not None  # no request waits for its import
+            before = len(issuer.requests)
+            assert await status(server, signed(iss=written)) == (200, "")
+            assert [request.target for request in issuer.requests].count(KEYS) == 1
+            assert len(issuer.requests) == before
+        warned = [record.getMessage() for record in caplog.records if "issuer" in record.msg]
+        assert warned == ([f"the issuer {written} seems to be wrong: {logged}"] if logged else [])

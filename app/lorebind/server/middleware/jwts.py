@@ -5,19 +5,19 @@ A client that has none reads at `METADATA` where to get one (RFC 9728).
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
+import logging
+import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import httpx
-
 from lorebind.server.failure_log import OutageLog
 from lorebind.server.middleware.hosts import LOOPBACK, hostname
+from lorebind.server.middleware.issuers import MOST_BYTES, fault_of, fetch
 from lorebind.server.middleware.shared_read import SharedRead
 from lorebind.server.problems import MCP, ProblemError
 from lorebind.server.state.tokens import RIGHTS, Token, is_name
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from lorebind_config.declarations.authorization import AuthorizationDeclaration
     from lorebind_config.templates import Environment
 
+log = logging.getLogger("lorebind.server")
+
 METADATA = "/.well-known/oauth-protected-resource"
 """The path of the metadata; the path of a resource can follow."""
 RESOURCES = ("", MCP)
@@ -46,8 +48,7 @@ _FRESH_SECONDS, _STALE_SECONDS = 300.0, 3600.0
 """Age of the keys when they are read again, and when they are not used although that fails."""
 _COOL_SECONDS = 5.0
 """The shortest time between two reads of the keys, whatever keys the tokens name."""
-_FETCH_SECONDS = 8.0
-_MOST_BYTES, _MOST_KEYS = 1024 * 1024, 100
+_MOST_KEYS = 100
 _MOST_TRIES = 10
 """Maximum number of keys that are tried with a token that names none."""
 _ALGORITHMS = {
@@ -106,6 +107,14 @@ class Jwts:
             # As it is written, because the value of a variable is not for display.
             OutageLog(f"the keys at {declared.jwks} cannot be read", "the keys can be read again"),
         )
+        self._is_online, self._declared_issuer = "://" in where, declared.issuer
+
+    async def prepare(self) -> None:
+        """Read the keys ahead, and log if the issuer seems to be wrong."""
+        with suppress(ProblemError):  # which is logged, and the next token tries again
+            await self._keys.since(-math.inf)
+        if self._is_online and (fault := await fault_of(self.issuer)):
+            log.warning("the issuer %s seems to be wrong: %s", self._declared_issuer, fault)
 
     async def token(self, text: str) -> Token:
         """Return the tenants and rights of a token, if it is valid.
@@ -242,7 +251,7 @@ class Jwts:
         Raises:
             SourceError: they cannot be read.
         """
-        text = await (_fetch(where) if "://" in where else call(_of_file, root / where))
+        text = await (fetch(where) if "://" in where else call(_of_file, root / where))
         try:
             written = json.loads(text)["keys"][:_MOST_KEYS]
             keys = [key for data in written if (key := self._key(data)).algorithms]
@@ -275,34 +284,14 @@ def _matching(header: dict[str, Any], keys: list[_Key]) -> list[_Key]:
     ]
 
 
-async def _fetch(url: str) -> bytes:
-    """Return the answer of a URL, without following redirects."""
-    body = bytearray()
-    try:
-        async with (
-            asyncio.timeout(_FETCH_SECONDS),
-            httpx.AsyncClient() as client,
-            client.stream("GET", url, headers={"Accept": "application/json"}) as response,
-        ):
-            if response.status_code != httpx.codes.OK:
-                raise SourceError(f"the answer has the status {response.status_code}")
-            async for part in response.aiter_bytes():
-                body += part
-                if len(body) > _MOST_BYTES:
-                    raise SourceError(f"they are longer than {_MOST_BYTES} bytes")
-    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
-        raise SourceError(f"{type(error).__name__}: {error}".rstrip(": ")) from error
-    return bytes(body)
-
-
 def _of_file(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
+            text = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise SourceError(f"the file cannot be read: {error.strerror}") from error
-    if len(text) > _MOST_BYTES:
-        raise SourceError(f"they are longer than {_MOST_BYTES} bytes")
+    if len(text) > MOST_BYTES:
+        raise SourceError(f"they are longer than {MOST_BYTES} bytes")
     return text
 
 
