@@ -1,4 +1,4 @@
-"""What authorization servers publish: documents at URLs, and metadata that name the issuer."""
+"""Documents that authorization servers publish, such as metadata that name the issuer."""
 
 from __future__ import annotations
 
