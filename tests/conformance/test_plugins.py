@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from lorebind_config.declarations.embedders import RetryConfig
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
+from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.middleware.cache import QueryCache
 from lorebind_knowledge.middleware.resilience import StoreRetries
 from lorebind_knowledge.middleware.tracing import Tracing
@@ -55,7 +57,27 @@ class TestPluggedTransform(DocumentTransformConformance):
 
     @pytest.fixture
     def removed(self) -> list[str]:
-        return ["Keys", "ann@example.com", "Third page", "'Ann'"]
+        return ["Keys", "ann@example.com", "Third page", "Ann"]
+
+
+class UnchangedTransform(AcmeTransform):
+    def transform(self, document: LoadedDocument, uri: str) -> LoadedDocument:
+        return document
+
+
+class RefusingTransform(AcmeTransform):
+    def transform(self, document: LoadedDocument, uri: str) -> LoadedDocument:
+        raise SourceError("no document is good enough")
+
+
+@pytest.mark.parametrize("kind", [UnchangedTransform, RefusingTransform])
+def test_steps_that_do_not_conform(kind: type[AcmeTransform]) -> None:
+    """A step fails that leaves a text of several lines, or refuses every document."""
+    removed = ["Keys\n\nRotate"]
+    check = DocumentTransformConformance().test_results_are_documents
+    check(lambda: AcmeTransform(removed), (), removed)
+    with pytest.raises(AssertionError):
+        check(lambda: kind(removed), (), removed)
 
 
 class TestPluggedStore(VectorStoreConformance):
