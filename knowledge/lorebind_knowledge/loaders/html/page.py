@@ -10,8 +10,9 @@ from lorebind_config.plugins import import_extra
 from lorebind_knowledge.loaders.base import LONGEST_TITLE, Heading, LoadedDocument, title_of, words
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.html.content import content_of
+from lorebind_knowledge.loaders.html.properties import page_properties
 from lorebind_knowledge.loaders.html.text import TextWriter
-from lorebind_knowledge.loaders.html.tree import read_tree
+from lorebind_knowledge.loaders.html.tree import read_tree, title_in
 
 _META_CHARSET = re.compile(rb"<meta[^>]+?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _ENDS_ITSELF = re.compile(r"<([A-Za-z][\w-]*+)([^<>]*)/>")
@@ -74,15 +75,15 @@ def load_html(text: str, uri: str) -> LoadedDocument:
     Raises:
         SourceError: the page has too many elements.
     """
-    body, title, properties = read_tree(text, uri)
+    body, page = read_tree(text, uri)
     writer = TextWriter(uri)
     for part in content_of(body):
         writer.write(part)
     content = writer.text
     headings, tables = tuple(writer.headings), tuple(writer.tables)
-    title = _title(title, headings, uri)
+    title = _title(title_in(page), headings, uri)
     return LoadedDocument(
-        content, title, headings, format="html", tables=tables, properties=properties
+        content, title, headings, format="html", tables=tables, properties=page_properties(page)
     )
 
 
@@ -111,7 +112,7 @@ def load_with_trafilatura(data: bytes, uri: str) -> LoadedDocument:
     """
     page, metadata = decode_page(data, uri)
     document = load_html(page, uri)
-    article, *_ = read_tree(_article(page, uri), uri)
+    article, _ = read_tree(_article(page, uri), uri)
     writer = TextWriter(uri)
     writer.write(article)
     if text := writer.text:

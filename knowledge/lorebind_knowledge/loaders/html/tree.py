@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import words
-from lorebind_knowledge.loaders.html.properties import page_properties
 
 MAX_ELEMENTS = 500_000
 """Maximum per page. Each takes a few hundred bytes; long pages have a tenth of this."""
@@ -67,8 +65,8 @@ class Element:
         return [child for child in reversed(self.children) if isinstance(child, Element)]
 
 
-def read_tree(markup: str, uri: str) -> tuple[Element, str, dict[str, Any]]:
-    """Return the body, without hidden elements and those that are not text, title and properties.
+def read_tree(markup: str, uri: str) -> tuple[Element, LexborHTMLParser]:
+    """Return the body, without hidden elements and those that are not text, and the parsed page.
 
     A hostile page can make the parser use much time and memory; see `readers`.
 
@@ -78,12 +76,16 @@ def read_tree(markup: str, uri: str) -> tuple[Element, str, dict[str, Any]]:
     for reference, characters in _LONGER.items():
         markup = markup.replace(reference, characters)
     page = LexborHTMLParser(markup, options=LexborDocumentOptions.WO_EVENTS)
-    title = page.css_first("title:not(svg *)")
     body = Element("body", _NONE)
     if page.body is not None:  # it is None if the page consists of frames
         _fill(body, page.body, uri)
-    named = " ".join(title.text().split()) if title is not None else ""
-    return body, named, page_properties(page)
+    return body, page
+
+
+def title_in(page: LexborHTMLParser) -> str:
+    """Return the title of a page; empty if it has none."""
+    title = page.css_first("title:not(svg *)")
+    return " ".join(title.text().split()) if title is not None else ""
 
 
 def _fill(body: Element, node: LexborNode, uri: str) -> None:
