@@ -12,10 +12,10 @@ Age: TypeAlias = Annotated[str, Matching(AGE, "{!r} is not an age", AGE_FORM)]
 MetadataKey: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 """A key of the metadata of passages."""
 
-Figure = TypeVar("Figure", bound=Any)
+Score = TypeVar("Score", bound=Any)
 
 UNDATED = 0.5
-"""The recency of a passage without a date: that of a passage that is one half-life old."""
+"""The recency of a passage without a date: as if it were one half-life old."""
 
 
 class RecencyDeclaration(Declaration):
@@ -43,14 +43,14 @@ class RecencyDeclaration(Declaration):
         """Return the recency of a passage of this age in seconds: 1 if it is new, 0 if very old."""
         return float(0.5 ** max(age / age_in_seconds(self.half_life), 0.0))
 
-    def figure(self, score: Figure, recency: Figure) -> Figure:
-        """Return the figure that orders a passage of this score and recency; also of arrays."""
-        figure: Figure = score * (1 - self.weight + self.weight * recency)
-        return figure
+    def weighted(self, score: Score, recency: Score) -> Score:
+        """Return the score by which a passage of this recency is ordered, or an array of them."""
+        weighted: Score = score * (1 - self.weight + self.weight * recency)
+        return weighted
 
 
 class VersionsDeclaration(Declaration):
-    """Which documents are versions of the same document, of which searches find the newest only."""
+    """Which documents are versions of each other: searches find only the newest of them."""
 
     by: list[MetadataKey] = Field(
         min_length=1,

@@ -215,7 +215,7 @@ class SourceBase(Declaration):
         ge=1,
         le=1024 * MEGABYTE,
         description="Maximum size of one document in bytes; a larger document fails. By default "
-        "4 MiB.",
+        "4 MiB. For PDF and images, see `max_scan_bytes`.",
     )
     max_scan_bytes: int = Field(
         DEFAULT_MAX_SCAN_BYTES,

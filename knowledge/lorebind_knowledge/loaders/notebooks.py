@@ -45,11 +45,12 @@ def load_notebook(text: str, uri: str) -> LoadedDocument:
             some = islice(tables_of(content, body), room)
             builder.tables += (table.moved(builder.at) for table in some)
         builder.anchors.append(Anchor(builder.at, "cell", number))
-        builder.add(shown := "\n".join([content, *_outputs(cell)]).strip("\n"))
+        cell_text = "\n".join([content, *_outputs(cell)]).strip("\n")
+        builder.add(cell_text)
         pictures = _pictures(cell)
         builder.omitted["image"] += pictures
-        blanks += not shown
-        if shown or pictures:  # blank cells at the end, which Jupyter adds, are not counted
+        blanks += not cell_text
+        if cell_text or pictures:  # blank cells at the end, which Jupyter adds, are not counted
             builder.omitted["cell"] += blanks
             blanks = 0
     return builder.document("notebook")

@@ -37,7 +37,7 @@ _PASSWORD, _SECURITY = 4, 5
 _LONGEST_LANGUAGE = 200
 """In bytes, in UTF-16."""
 
-_BETWEEN_PAGES = "\n\n"
+BETWEEN_PAGES = "\n\n"
 _BROKEN_WORD = re.compile("[\ufffe\x02]\r?\n?")
 """Characters that PDFium writes for a hyphen it considers a word break at the end of a line."""
 _NO_TITLE = re.compile(
@@ -82,8 +82,8 @@ def load_pdf(data: bytes, uri: str, read_page: ReadPage = _plain_page) -> Loaded
         title = _title(pdf.get_metadata_value("Title")) or title_of(uri)
         bookmarks = list(_bookmarks(pdf))
         properties = _properties(pdf)
-    text = _BETWEEN_PAGES.join(page.text for page in pages)
-    lengths = (len(page.text) + len(_BETWEEN_PAGES) for page in pages[:-1])
+    text = BETWEEN_PAGES.join(page.text for page in pages)
+    lengths = (len(page.text) + len(BETWEEN_PAGES) for page in pages[:-1])
     starts = tuple(accumulate(lengths, initial=0))
     headings = tuple(_headings(text, starts, bookmarks))
     anchors = tuple(Anchor(start, "page", number) for number, start in enumerate(starts, 1))
@@ -126,7 +126,7 @@ def _pages(pdf: Any, uri: str, read_page: ReadPage) -> list[PageText]:
     for number in range(len(pdf)):
         with closing(pdf[number]) as page, closing(page.get_textpage()) as content:
             pages.append(read_page(number, page, content))
-        length += len(pages[-1].text) + len(_BETWEEN_PAGES)
+        length += len(pages[-1].text) + len(BETWEEN_PAGES)
         if length > MAX_CHARACTERS:
             raise SourceError(
                 f"{uri}: the first {number + 1} pages alone have more than "

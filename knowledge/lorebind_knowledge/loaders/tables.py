@@ -30,7 +30,8 @@ def load_table(text: str, uri: str, declared: SourceMetadata | None = None) -> L
     is no header, the columns are numbered, and so is a column without a name.
 
     If the source declares columns, the first row with text is the header in any case. The text has
-    the columns that are declared to be text.
+    the columns that are declared to be text. If columns are declared to be metadata, each row is a
+    record, and the indexed part begins below the header.
 
     Raises:
         SourceError: it is not CSV, or its header does not have a declared column.

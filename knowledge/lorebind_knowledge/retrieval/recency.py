@@ -48,7 +48,7 @@ def by_recency(query: Query, ranked: Candidates, most: int | None = None) -> Can
     first, now = ranked[:most], time.time()
     dates = query.values(declared.field, first.passages)
     recency = np.array([_recency(date, declared, now) for date in dates])
-    figures = declared.figure(first.scores, recency)
+    figures = declared.weighted(first.scores, recency)
     rest = np.full(len(ranked) - len(first), np.nan)
     raw_scores = {
         **ranked.raw_scores,
@@ -71,7 +71,7 @@ def matches_by_recency(
     dated: list[DocumentMatch] = []
     for match in matches:
         recency = _recency(match.metadata.get(declared.field), declared, now)
-        figure = declared.figure(match.score, recency)
+        figure = declared.weighted(match.score, recency)
         scores = {**match.scores, "recency": recency, ORDERS: figure}
         dated.append(replace(match, scores=scores))
     return sorted(dated, key=lambda match: -match.ordering)

@@ -240,7 +240,7 @@ def mmr(query: Query, ranked: Candidates, limit: int) -> Ranking:
     vectors = query.vectors(ranked.passages)
     figures = ranked.raw_scores["fused"]
     if recency := counts_recency(query.settings):
-        figures = recency.figure(figures, ranked.raw_scores["recency"])
+        figures = recency.weighted(figures, ranked.raw_scores["recency"])
     relevance = scaled(figures)
     weight = query.settings.mmr_lambda
     likeness = np.zeros(len(ranked))

@@ -9,8 +9,8 @@ _MOST_DIGITS = 18
 def typed(text: str) -> str | int | bool:
     """Return the value of a text: a whole number without leading zeros, true or false; or itself.
 
-    `1.10` is a version and `007` a name as often as they are numbers, so they stay texts. A date
-    such as `2026-11-23` is a text too, and compares as it is.
+    `1.10` is a version and `007` a name as often as they are numbers, so they stay texts. So do
+    dates, which metadata stores as texts.
     """
     if text in ("true", "false"):
         return text == "true"

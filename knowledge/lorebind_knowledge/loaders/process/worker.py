@@ -56,14 +56,15 @@ _OF_PAGES = {
     "image": "lorebind_knowledge.loaders.scans.pictures:image_pictures",
     "pdf_words": "lorebind_knowledge.loaders.scans.words:pdf_words",
 }
-_MOST_KEPT = {"scan": 0.8}
-"""The share of its memory that a process may have used to read another document, by format.
-
-OCR returns what a page has taken, and loading its models again takes seconds; otherwise a half.
-"""
 FORMATS = frozenset(_LOADERS)
 """Formats of libraries that need limits, PDF with tables, and the extractors of HTML."""
 
+_MOST_USED = {"scan": 0.8}
+"""A process that has used a larger share of its memory ends after the document, by format.
+
+By default a half. OCR frees what a page has taken, and loading its models again takes seconds.
+"""
+_MOST_USED_BY_DEFAULT = 0.5
 
 Read: TypeAlias = "LoadedDocument | list[bytes]"
 """A document; or pictures of pages, or their words."""
@@ -96,7 +97,7 @@ def main(max_memory: int) -> None:
             about, text = _answer(job, data, max_memory)
         del data
         # Memory that the process keeps would be missing for the next job.
-        most = _MOST_KEPT.get(job["form"], 0.5)
+        most = _MOST_USED.get(job["form"], _MOST_USED_BY_DEFAULT)
         about["last"] = _peak() > most * max_memory
         head = json.dumps(about).encode()
         _send(answers, LENGTHS.pack(len(head), len(text)), head, text)

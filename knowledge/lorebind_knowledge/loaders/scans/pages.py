@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lorebind_knowledge.loaders.base import Heading, LoadedDocument, Table, check_length
-
-BETWEEN_PAGES = "\n\n"
+from lorebind_knowledge.loaders.pdf import BETWEEN_PAGES
 
 
 def with_pages(document: LoadedDocument, texts: Mapping[int, str], uri: str) -> LoadedDocument:

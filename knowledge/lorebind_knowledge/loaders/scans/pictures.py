@@ -12,7 +12,7 @@ from typing import Any
 from lorebind_config.errors import NotFoundError, SourceError
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.loaders.base import Anchor, LoadedDocument, title_of
-from lorebind_knowledge.loaders.pdf import MAX_PAGES, opened_pdf
+from lorebind_knowledge.loaders.pdf import BETWEEN_PAGES, MAX_PAGES, opened_pdf
 
 MOST_SIDE = 2_000
 """Maximum width and height of a picture in pixels: recognizing the text of a larger one takes more
@@ -39,9 +39,9 @@ def load_image(data: bytes, uri: str) -> LoadedDocument:
         count = _count(image)
     if count > MAX_PAGES:
         raise SourceError(f"{uri}: has {count:,} pages, more than {MAX_PAGES:,}; split it")
-    starts = range(0, 2 * count, 2)
+    starts = range(0, count * len(BETWEEN_PAGES), len(BETWEEN_PAGES))
     anchors = tuple(Anchor(start, "page", number) for number, start in enumerate(starts, 1))
-    text = "\n\n" * (count - 1)
+    text = BETWEEN_PAGES * (count - 1)
     return LoadedDocument(text, title_of(uri), format="image", anchors=anchors)
 
 
