@@ -31,7 +31,7 @@ help: ## List the commands
 
 setup: $(INSTALLED) ## Install everything into .venv
 
-$(INSTALLED): $(PRODUCT)
+$(INSTALLED): Makefile $(PRODUCT)
 	$(INSTALL) -e '.[dev]'
 	$(INSTALL) --no-deps $(DEEPAGENTS)
 	@touch $@
