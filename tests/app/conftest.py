@@ -63,9 +63,10 @@ def ready_cli(cli: Cli, ingested: Path) -> Cli:
 
 @pytest.fixture(params=["sqlite", "pgvector"])
 def vector_db(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Return the declaration of a vector database that keeps its data."""
-    if request.param == "sqlite":
-        return {"type": "sqlite"}
-    dsn = request.getfixturevalue("dsn")
-    request.getfixturevalue("monkeypatch").setenv("SHOP_DSN", dsn)
+    """Return the declaration of a vector database, by default of each that keeps its data."""
+    if request.param == "qdrant":
+        return {"type": "qdrant", "config": {"path": "qdrant"}}
+    if request.param != "pgvector":
+        return {"type": request.param}
+    request.getfixturevalue("monkeypatch").setenv("SHOP_DSN", request.getfixturevalue("dsn"))
     return {"type": "pgvector", "config": {"dsn": "{{ .env.SHOP_DSN }}"}}

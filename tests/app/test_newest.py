@@ -83,20 +83,14 @@ def ingested(data: dict[str, Any], root: Path) -> Project:
     return project
 
 
-@pytest.fixture(params=["memory", "sqlite", "pgvector", "qdrant"])
-def store(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The declaration of each kind of vector database."""
-    if request.param == "qdrant":
-        return {"type": "qdrant", "config": {"path": "qdrant"}}
-    if request.param != "pgvector":
-        return {"type": request.param}
-    request.getfixturevalue("monkeypatch").setenv("SHOP_DSN", request.getfixturevalue("dsn"))
-    return {"type": "pgvector", "config": {"dsn": "{{ .env.SHOP_DSN }}"}}
+every_store = pytest.mark.parametrize(
+    "vector_db", ["memory", "sqlite", "pgvector", "qdrant"], indirect=True
+)
 
 
 @pytest.fixture
-def project(tmp_path: Path, store: dict[str, Any]) -> Iterator[Project]:
-    with ingested(declared(store), tmp_path) as project:
+def project(tmp_path: Path, vector_db: dict[str, Any]) -> Iterator[Project]:
+    with ingested(declared(vector_db), tmp_path) as project:
         yield project
 
 
@@ -109,6 +103,7 @@ def by_name(result: QueryResult) -> dict[str, DocumentMatch]:
     return dict(zip(names(result), result, strict=True))
 
 
+@every_store
 def test_recency_changes_the_order_only(project: Project) -> None:
     """For every strategy, newer passages come first, with the scores and verdict as before."""
     for strategy, more in STRATEGIES.items():
@@ -148,10 +143,7 @@ def test_recency_counts_across_knowledge_bases_and_in_prompts(tmp_path: Path) ->
         ids = [kb["id"] for kb in every["knowledge_bases"]]
         assert names(several.query_many(ids, QUESTION, **settings)) == expected
         joined = several.retriever(*ids, k=4, **settings).invoke(QUESTION)
-        assert [
-            document.metadata["uri"].removesuffix(".md").removeprefix("inline:")
-            for document in joined
-        ] == expected
+        assert names(joined) == expected
         block = one.prompt("docs0", **settings).invoke(QUESTION).to_string()
         places = [block.index(TEXTS[name][0]) for name in expected]
         assert places == sorted(places)
@@ -160,6 +152,7 @@ def test_recency_counts_across_knowledge_bases_and_in_prompts(tmp_path: Path) ->
         )
 
 
+@every_store
 def test_why_shows_the_recency(project: Project) -> None:
     """`why` has the rank of a document before and after its age counts."""
     stages = project.knowledge_base("docs0").why(
@@ -186,9 +179,10 @@ NEWEST = {"a-2", "a-2-annex", "b-2", "c-time", "free"}
 VERSIONS = {"by": ["product"], "field": "version"}
 
 
-def test_searches_find_the_newest_version_only(tmp_path: Path, store: dict[str, Any]) -> None:
+@every_store
+def test_searches_find_the_newest_version_only(tmp_path: Path, vector_db: dict[str, Any]) -> None:
     """With every strategy, also if only an older version matches, and after a change."""
-    data = declared(store)
+    data = declared(vector_db)
     documents = [
         {"id": f"{name}.md", "text": f"The keys of {name} are rotated.", "metadata": about}
         for name, about in MANUALS.items()

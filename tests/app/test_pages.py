@@ -16,18 +16,15 @@ from tests.bindings.helpers import write
 FILES = {f"docs/{name}.txt": f"All of {name}.\n" for name in ("a", "Z", "é", "𐀀", "c d", "m")}
 FILES["docs/broken.pdf"] = "This is no PDF.\n"
 
+pytestmark = pytest.mark.parametrize("vector_db", ["memory", "sqlite", "pgvector"], indirect=True)
 
-@pytest.fixture(params=["memory", "sqlite", "pgvector"])
-def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
-    vector_db: dict[str, Any] = {"id": "here", "type": request.param}
-    if request.param == "pgvector":
-        dsn = request.getfixturevalue("dsn")
-        request.getfixturevalue("monkeypatch").setenv("SHOP_DSN", dsn)
-        vector_db["config"] = {"dsn": "{{ .env.SHOP_DSN }}"}
+
+@pytest.fixture
+def project(tmp_path: Path, vector_db: dict[str, Any]) -> Iterator[Project]:
     declared = {
         "name": "shop",
         "embedders": [{"id": "words", "provider": "hashing"}],
-        "vector_dbs": [vector_db],
+        "vector_dbs": [{"id": "here", **vector_db}],
         "knowledge_bases": [
             {
                 "id": "docs",
