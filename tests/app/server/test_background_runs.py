@@ -91,8 +91,8 @@ async def test_there_are_not_too_many(tmp_path: Path, monkeypatch: pytest.Monkey
         assert server.workflow_runs.most_requested == 200
         server.workflow_runs.most_requested = 1
         key = {"Idempotency-Key": "a"}
-        where, _ = await begin(api, "slow/runs", slow("a", 0.5), **key)
-        assert (await begin(api, "slow/runs", slow("a", 0.5), **key))[0] == where
+        where, _ = await begin(api, "slow/runs", slow("a", 2), **key)
+        assert (await begin(api, "slow/runs", slow("a", 2), **key))[0] == where
         headers = {**ASYNC, "Idempotency-Key": "b"}
         refused = await api.post("/workflows/slow/runs", json=slow("b"), headers=headers)
         assert problem(refused) == (429, "rate_limited")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,13 @@ COMMAND = {"command": sys.executable, "args": ["server.py"]}
 @pytest.fixture(scope="module", autouse=True)
 def forked_servers() -> Iterator[None]:
     """Fork the servers, because importing their libraries takes most of the time of a test."""
-    python = ForkedPython("-W", "error", libraries=("mcp.server.lowlevel", "mcp.server.stdio"))
-    COMMAND["command"] = str(python.commands / "python")
-    yield
-    python.close()
+    libraries = ("mcp.server.lowlevel", "mcp.server.stdio")
+    with (
+        closing(ForkedPython("-W", "error", libraries=libraries)) as python,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setitem(COMMAND, "command", str(python.commands / "python"))
+        yield
 
 
 def project(folder: Path, *servers: dict[str, Any], env: str = "KEY=zebra\n") -> Project:

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -213,14 +214,13 @@ def test_a_pooler_in_transaction_mode(
     """A worker that only takes ingests refuses it too: nothing would notify it of them."""
     monkeypatch.setattr(postgres_notifications, "_PROBE_SECONDS", 0.2)
     monkeypatch.syspath_prepend(str(slow.folder))
-    pooler = Pooler(postgres.port, drops=True)
-    address = slow.environ["PG_DSN"].replace(f":{postgres.port}/", f":{pooler.port}/")
-    monkeypatch.setenv("PG_DSN", f"{address}&sslmode=disable&gssencmode=disable")
-    with Project.load(slow.folder) as project:
-        worker = RunWorker(project, 1)
-        with pytest.raises(StoreError, match="a connection pooler in transaction mode"):
-            asyncio.run(worker.run(once=True))
-    pooler.close()
+    with closing(Pooler(postgres.port, drops=True)) as pooler:
+        address = slow.environ["PG_DSN"].replace(f":{postgres.port}/", f":{pooler.port}/")
+        monkeypatch.setenv("PG_DSN", f"{address}&sslmode=disable&gssencmode=disable")
+        with Project.load(slow.folder) as project:
+            worker = RunWorker(project, 1)
+            with pytest.raises(StoreError, match="a connection pooler in transaction mode"):
+                asyncio.run(worker.run(once=True))
 
 
 def test_a_worker_needs_no_package_of_a_server(tmp_path: Path) -> None:
