@@ -139,7 +139,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
 
 @pytest.fixture
 def without_ocr(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave pages without text as they are, as if the extra `ocr` was not installed."""
+    """Recognize no page without text, as if the extra `ocr` was not installed.
+
+    Scans whose source declares `ocr` fail. Images are still read, as pages without text.
+    """
     from lorebind_knowledge.ingest import scans
 
     monkeypatch.setattr(scans, "can_recognize", lambda: False)

@@ -60,7 +60,7 @@ def _route(route: str, operation: Schema) -> Iterator[str]:
     yield ""
     yield _paragraphs(operation["description"])
     yield ""
-    # The beginning of the page says it of all routes.
+    # The introduction of the page describes the header of the tenant, which all routes have.
     parameters = [each for each in operation.get("parameters", ()) if each != TENANT_HEADER]
     if parameters:
         yield "| parameter | in | type | default | what it is |"

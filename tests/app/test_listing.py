@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from lorebind import Project, UsageError
+from lorebind_knowledge.documents.changing import keep_documents
+from lorebind_knowledge.plumbing.bridge import finish
 from tests.bindings.helpers import write
 
 from .helpers import Cli
@@ -101,9 +103,6 @@ def test_pages_of_a_filter(project: Project, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_added_documents_before_an_ingest(tmp_path: Path) -> None:
     """A document that waits for its ingest has a uri only."""
-    from lorebind_knowledge.documents.changing import keep_documents
-    from lorebind_knowledge.plumbing.bridge import finish
-
     write(tmp_path, {"lorebind.yaml": YAML, **FILES})
     with Project.load(tmp_path) as project:
         finish(keep_documents(project.knowledge_base("docs").handle.kb, [ADDED]))

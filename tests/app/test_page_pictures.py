@@ -15,7 +15,7 @@ from lorebind_knowledge.loaders.formats import can_recognize
 from ..knowledge.documents import pdf_bytes, pdf_grid
 from .missing_packages import hide
 
-image_module = pytest.importorskip("PIL.Image", reason="the extra 'ocr' is not installed")
+image_module = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
 YAML = """\
 name: pages
@@ -152,8 +152,8 @@ def test_only_what_was_ingested_is_drawn(docs: KnowledgeBase, folder: Path) -> N
     assert ink(docs.page_picture("docs/keys.pdf", 1))
 
 
-def test_a_page_shows_nothing_that_steps_remove(tmp_path: Path) -> None:
-    """The picture of a document that goes through steps has what they redact."""
+def test_no_page_is_drawn_of_what_goes_through_steps(tmp_path: Path) -> None:
+    """A page of a document that goes through steps is not drawn, as they may redact some of it."""
     redact = "def redact(document):\n    return document\n"
     (tmp_path / "redacting.py").write_text(redact)
     for name in ("staff", "public"):

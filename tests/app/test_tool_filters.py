@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -133,7 +134,6 @@ def test_schemas(project: Project) -> None:
 
 async def test_over_mcp(project: Project) -> None:
     """`search` has the same arguments, beside `filters`."""
-    from contextlib import asynccontextmanager
 
     @asynccontextmanager
     async def everyone(_: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -97,9 +98,11 @@ def test_a_day_is_compared_with_days(day: datetime.date, date: datetime.date, si
 
 
 @pytest.mark.parametrize(("shelf", "filters"), [(SHELF, FILTERS), (CALENDAR, RANGES)])
-def test_resolved_means_the_same(shelf: dict[str, dict[str, object]], filters: object) -> None:
+def test_resolved_means_the_same(
+    shelf: dict[str, dict[str, Any]], filters: list[tuple[dict[str, Any], str]]
+) -> None:
     """A resolved filter has the expected results, and resolving it again changes nothing."""
-    for where, expected in filters:  # type: ignore[attr-defined]
+    for where, expected in filters:
         plain = resolved(where)
         for passes in map(compile_filter, (where, plain, resolved(plain))):
             assert "".join(name for name, fields in shelf.items() if passes(fields)) == expected

@@ -15,7 +15,7 @@ from tests.knowledge.documents import pdf_bytes
 
 from .conftest import problem, serving, token_of, write_project
 
-pytest.importorskip("PIL", reason="the extra 'ocr' is not installed")
+pytest.importorskip("PIL", reason="Pillow is not installed")
 
 DECLARED = {
     "name": "pages",

@@ -330,8 +330,7 @@ def test_the_same_as_in_a_folder(cli: Cli, pair: Pair, number: int) -> None:
 
 
 def test_a_pack_cannot_make_a_server_read_files(cli: Cli, pair: Pair) -> None:
-    """In a folder, `unpack` declares a new knowledge base as packed; on a server, its files are the
-    server's."""
+    """A source of a pack that would read files of the server is refused."""
     cli.move_to(pair.folder)
     cli("ingest", "rules")
     assert cli("knowledge", "pack", "rules", "-o", "rules.lorebind").code == 0
