@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -26,6 +24,7 @@ from lorebind_knowledge.sources.folder.files import FileSource
 
 from .bench import Bench
 from .documents import pdf_bytes
+from .scanned import image_bytes, png
 
 Box = tuple[int, int, int, str]
 """Left and upper edge and width of a line of twenty pixels, and its text."""
@@ -112,25 +111,10 @@ def test_texts_of_pages() -> None:
     assert [always.text[h.start :][:5] for h in always.headings] == ["KEYS\n", "DOORS"]
 
 
-def png(width: int, height: int) -> bytes:
-    """Return a PNG that claims a size and has no pixels."""
-
-    def part(kind: bytes, data: bytes) -> bytes:
-        sum_of_it = struct.pack(">I", zlib.crc32(kind + data))
-        return struct.pack(">I", len(data)) + kind + data + sum_of_it
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", b"") + part(b"IEND", b"")
-
-
 def image(form: str, mode: str = "RGB", size: tuple[int, int] = (30, 20), pages: int = 1) -> bytes:
     from PIL import Image
 
-    pictures = [Image.new(mode, size) for _ in range(pages)]
-    file = io.BytesIO()
-    more: dict[str, Any] = {"save_all": True, "append_images": pictures[1:]} if pages > 1 else {}
-    pictures[0].save(file, form, **more)
-    return file.getvalue()
+    return image_bytes([Image.new(mode, size)] * pages, form)
 
 
 needs_ocr = pytest.mark.skipif(
