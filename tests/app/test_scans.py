@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -106,38 +108,58 @@ def test_boxes_of_a_scan(project: Project) -> None:
 
 
 def test_each_page_is_recognized_once(
-    project: Project, folder: Path, monkeypatch: pytest.MonkeyPatch
+    project: Project, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other chunks, another name and another setting do not need OCR again; other models do."""
+    read: list[str] = []
 
-    def fail(*_: object) -> str:
-        raise AssertionError("a page is recognized again")
+    def note(self: scans.Scans, picture: bytes, uri: str, model: str) -> str:
+        read.append(uri)
+        return "Read by others."
 
-    monkeypatch.setattr(scans.Scans, "_read", fail)
-    (folder / "docs/parking.pdf").rename(folder / "docs/guests.pdf")
-    with open_project(folder, settings="ocr: { max_pages: 9 }", size=400) as changed:
+    monkeypatch.setattr(scans.Scans, "_read", note)
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "docs/parking.pdf").rename(tmp_path / "docs/guests.pdf")
+    with open_project(tmp_path, settings="ocr: { max_pages: 9 }", size=400) as changed:
         docs = changed.knowledge_base("docs")
         report = docs.ingest()
         assert report.documents["failed"] == 0
         assert report.documents["updated"] == 3
         assert cited(docs, "guests park").endswith("(scanned)")
+        assert read == []
+    monkeypatch.setattr(scans.Scans, "_models_of", lambda *_: "others")
+    with open_project(tmp_path) as changed:
+        assert changed.knowledge_base("docs").ingest().documents["updated"] == 4
+    assert set(read) == {f"docs/{file.name}" for file in (tmp_path / "docs").iterdir()}
 
 
-def test_a_page_that_takes_too_long(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_of_pages_are_deleted_with_their_documents(
+    project: Project, folder: Path, tmp_path: Path
+) -> None:
+    """The catalog keeps none of a document that is removed."""
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    for file in (tmp_path / "docs").glob("p*"):
+        file.unlink()
+    with (
+        open_project(tmp_path) as changed,
+        closing(sqlite3.connect(tmp_path / ".lorebind" / "lorebind.db")) as catalog,
+    ):
+        uris = "select uri from catalog_recognized"
+        assert len(catalog.execute(uris).fetchall()) == 5
+        report = changed.knowledge_base("docs").ingest(allow_mass_delete=True)
+        assert report.documents["removed"] == 3
+        assert catalog.execute(uris).fetchall() == [("docs/gate.png",)]
+
+
+def test_a_page_that_takes_too_much_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stays without text, which a notice explains; the other pages are read."""
     monkeypatch.setattr(scans, "_LIMITS", scans._LIMITS.model_copy(update={"max_memory": "64 MiB"}))
-    docs = folder / "docs"
-    for file in docs.iterdir():
-        file.unlink()
-    text_and_scan = pdf_bytes(["Keys of the cellar", ""])
-    (docs / "cellar.pdf").write_bytes(text_and_scan)
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "cellar.pdf").write_bytes(pdf_bytes(["Keys of the cellar", ""]))
     (docs / "scan.png").write_bytes(image_bytes([scan("Never seen")]))
-    with open_project(folder) as project:
-        report = project.knowledge_base("docs").ingest(allow_mass_delete=True)
-        assert report.documents["removed"] == 4
-        catalog = sqlite3.connect(folder / ".lorebind" / "lorebind.db")
-        assert catalog.execute("select uri from catalog_recognized").fetchall() == []
-        catalog.close()
+    with open_project(tmp_path) as project:
+        report = project.knowledge_base("docs").ingest()
         assert report.textless_pages == {"docs/cellar.pdf": 1}
         (notice,) = report.notices
         assert notice.startswith("docs/cellar.pdf, page 2: the text is not recognized: ")
