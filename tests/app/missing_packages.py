@@ -16,20 +16,21 @@ from packaging.utils import canonicalize_name
 
 _PIP = re.compile(r"pip install ([^`\n]+)")
 _STAND_IN = "raise ModuleNotFoundError(f'No module named {__name__!r}', name=__name__)\n"
+_OURS = {"lorebind": ".", "langchain-lorebind": "integrations/langchain-lorebind"}
+"""Folders of distributions; what is installed of them may be older than their files."""
 _FOR_DEVELOPERS = ("all", "bench", "community", "dev", "docs")
 
 
 def to_install(text: str) -> set[str]:
     """Return the requirements of the `pip install` commands of a text."""
     words = (word for line in _PIP.findall(text) for word in shlex.split(line))
-    named = {word for word in words if not word.startswith("-")}
-    return {"lorebind[workflow]" if word == "langchain-lorebind" else word for word in named}
+    return {word for word in words if not word.startswith("-")}
 
 
 def missing_modules(requirements: Iterable[str]) -> list[str]:
     """Return the modules of all extras that the requirements do not install with Lorebind."""
     installed = {name for text in ("lorebind", *requirements) for name in _installs(text)}
-    extras = ",".join(_extras().keys() - set(_FOR_DEVELOPERS))
+    extras = ",".join(_project("lorebind")["optional-dependencies"].keys() - set(_FOR_DEVELOPERS))
     optional = {
         canonicalize_name(require.name) for require in _requires(Requirement(f"lorebind[{extras}]"))
     }
@@ -62,9 +63,11 @@ def _installs(requirement: str) -> frozenset[str]:
 
 
 def _requires(requirement: Requirement) -> Iterator[Requirement]:
-    if requirement.name == "lorebind":  # what is installed may be older than the file
-        lines = [*_project()["dependencies"]]
-        lines += (line for extra in requirement.extras for line in _extras()[extra])
+    if requirement.name in _OURS:
+        project = _project(requirement.name)
+        lines = [*project["dependencies"]]
+        for extra in requirement.extras:
+            lines += project["optional-dependencies"][extra]
     else:
         try:
             lines = metadata.requires(requirement.name) or []
@@ -78,15 +81,10 @@ def _requires(requirement: Requirement) -> Iterator[Requirement]:
 
 
 @cache
-def _project() -> dict[str, Any]:
-    file = Path(__file__).parents[2] / "pyproject.toml"
+def _project(name: str) -> dict[str, Any]:
+    file = Path(__file__).parents[2] / _OURS[name] / "pyproject.toml"
     project: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
     return project
-
-
-def _extras() -> dict[str, list[str]]:
-    extras: dict[str, list[str]] = _project()["optional-dependencies"]
-    return extras
 
 
 _modules = cache(metadata.packages_distributions)

@@ -283,9 +283,7 @@ def test_scans_may_be_larger(tmp_path: Any) -> None:
     (tmp_path / "a.md").write_bytes(b"x" * 30)
     source = FileSource("file_glob", ["*"], tmp_path, max_bytes=20, max_scan_bytes=30)
     markdown, pdf = sorted(source.items(), key=lambda item: item.uri)
-    read = pdf.read("")
-    assert read is not None
-    assert read.data == b"x" * 30
+    assert pdf.read("").data == b"x" * 30
     with pytest.raises(
         SourceError, match=r"a\.md: is larger than 20 bytes; the limit is max_bytes"
     ):
