@@ -5,8 +5,7 @@
 A document has ten passages, with a day of five years, a number, a list of tags and a team as its
 metadata. The ten nearest are asked for, through the whole project. Rounds alternate among the
 filters, and `ratio` is the median over the rounds of the ratio to the search without a filter.
-`passing` is the share of the passages that pass. `new` filters were never used before. `same`: all
-stores must find the same passages.
+`new` filters were never used before. `same`: all stores must find the same passages.
 
 With many passages, a search takes seconds in Qdrant's local mode and LangChain's store in memory.
 """
@@ -16,6 +15,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import itertools
+import math
 import os
 import random
 import statistics
@@ -92,17 +92,18 @@ def declare(name: str) -> dict[str, Any]:
 
 
 def write(here: Path, passages: int) -> list[str]:
-    """Write the documents, and return questions."""
+    """Write the documents, and return questions: the first words of some passages."""
     (here / "docs").mkdir()
-    chance, texts = random.Random(1), list[str]()
-    for number in range(passages // PER_DOCUMENT):
+    chance, questions = random.Random(1), list[str]()
+    for number in range(math.ceil(passages / PER_DOCUMENT)):
         day = START + datetime.timedelta(days=chance.randrange(DAYS))
         tags = chance.sample(["a", "b", "c", "d", "e"], 2)
         about = f"day: {day}\nsize: {chance.randrange(1000)}\ntags: {tags}\nteam: t{number % 4}"
-        texts = [f"{number} {at} " + f"{chance.random()} " * 25 for at in range(PER_DOCUMENT)]
-        body = "\n\n".join(texts)
+        starts = [f"{number} {at} {chance.random()}" for at in range(PER_DOCUMENT)]
+        body = "\n\n".join(f"{start} " + f"{chance.random()} " * 24 for start in starts)
         (here / "docs" / f"{number}.md").write_text(f"---\n{about}\n---\n{body}\n")
-    return [" ".join(chance.choices(texts)[0].split()[:3]) for _ in range(QUESTIONS)]
+        questions += starts
+    return chance.choices(questions, k=QUESTIONS)
 
 
 def filters() -> dict[str, Callable[[], dict[str, Any]]]:
@@ -114,8 +115,9 @@ def filters() -> dict[str, Callable[[], dict[str, Any]]]:
         return str(START + datetime.timedelta(days=int(DAYS * (1 - share))))
 
     def new() -> dict[str, Any]:
-        """Return a filter by a time of its own, which the size of the index does not change."""
-        return {"day": {"$gte": f"{day(0.5)}T00:00:{next(fresh) % 60:02}Z"}}
+        """Return a filter by a time that no other filter has."""
+        noon = datetime.datetime.fromisoformat(f"{day(0.5)}T12:00Z")
+        return {"day": {"$gte": (noon + datetime.timedelta(seconds=next(fresh))).isoformat()}}
 
     return {
         "no filter": dict,
@@ -131,7 +133,7 @@ def filters() -> dict[str, Callable[[], dict[str, Any]]]:
 
 
 def measure(project: Project, questions: list[str], rounds: int) -> dict[str, list[list[str]]]:
-    """Print a table, and return the texts that each row found."""
+    """Print a table, and return the texts of the matches of each question, by its rows."""
     rows = filters()
     durations: dict[str, list[float]] = {name: [] for name in rows}
     texts: dict[str, list[list[str]]] = {}
@@ -141,11 +143,11 @@ def measure(project: Project, questions: list[str], rounds: int) -> dict[str, li
             for question in questions:
                 where = make()
                 began = time.perf_counter()
-                found = project.query(
+                matches = project.query(
                     "docs", question, strategy="similarity", top_k=TOP_K, filters=where
                 )
                 times.append(time.perf_counter() - began)
-                texts[name].append([match.text for match in found])
+                texts[name].append([match.text for match in matches])
             if number:  # skip the first, which loads data
                 durations[name].append(statistics.median(times))
     print(f"{'':20}       ms   ratio")

@@ -53,7 +53,7 @@ def test_what_passes(
         for passing in (1, 9, 30, 75, COUNT):
             start = 0 if first == "near" else COUNT - passing
             for k in (1, 7, COUNT):
-                found = to.hits(k=k, where={"n": {"$gte": start, "$lt": start + passing}})
-                assert found == ids[start : start + passing][:k]
+                hits = to.hits(k=k, where={"n": {"$gte": start, "$lt": start + passing}})
+                assert hits == ids[start : start + passing][:k]
         assert to.hits(where={"n": {"$gt": COUNT}}) == []
         to.let_go()

@@ -67,7 +67,7 @@ def test_new_before_old(api: httpx.Client) -> None:
     where = "/knowledge-bases/manuals"
     api.post(f"{where}/ingest", headers={"Prefer": "wait=20"})
 
-    def asked(**settings: Any) -> list[Any]:
+    def hits(**settings: Any) -> list[Any]:
         body = {"query": "Which old pump has a valve?", **settings}
         several = {**body, "knowledge_bases": ["manuals"]}
         matches = api.post(f"{where}/query", json=body).json()["matches"]
@@ -75,11 +75,11 @@ def test_new_before_old(api: httpx.Client) -> None:
         assert [match["id"] for match in others] == [match["id"] for match in matches]
         return [(match["metadata"]["uri"], match["scores"].get("recency")) for match in matches]
 
-    assert asked() == [("inline:new", None)]
+    assert hits() == [("inline:new", None)]
     every = {"versions": {"by": ["product"], "newest": False}}
-    assert [uri for uri, _ in asked(**every)] == ["inline:old", "inline:new"]
+    assert [uri for uri, _ in hits(**every)] == ["inline:old", "inline:new"]
     recency = {"field": "at", "half_life": "9y", "weight": 0.9}
-    (first, recent), (last, past) = asked(**every, recency=recency)
+    (first, recent), (last, past) = hits(**every, recency=recency)
     assert (first, last) == ("inline:new", "inline:old")
     assert recent > past
     why = {"query": "pump", "document": "inline:old"}
