@@ -8,11 +8,24 @@ a question only if it has the right row of the right table.
 from __future__ import annotations
 
 import csv
-import html
 import io
 import random
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tests.knowledge.documents import (
+    Rows,
+    docx_tables,
+    html_tables,
+    markdown_tables,
+    pdf_bytes,
+    pdf_grid,
+    pptx_tables,
+    xlsx_bytes,
+)
 
 COLUMNS = (
     ("Weight (kg)", "Length (cm)", "Cable length (m)"),
@@ -74,162 +87,51 @@ QUESTIONS = (
 PRODUCTS = sorted(product for _, product, _ in QUESTIONS)
 
 
-class Table(NamedTuple):
-    title: str
-    rows: list[list[str]]
-    """The header first."""
-
-
-def tables() -> list[Table]:
+def tables() -> dict[str, Rows]:
+    """Return the rows of each table by its title, the header first."""
     rng = random.Random(36)
     numbers = {product: iter(rng.sample(range(100, 1000), 12)) for product in PRODUCTS}
-    made = []
+    rows: dict[str, Rows] = {}
     for number, columns in enumerate(COLUMNS, 1):
         products = rng.sample(PRODUCTS, len(PRODUCTS))
-        rows = [[product, *(str(next(numbers[product])) for _ in columns)] for product in products]
-        made.append(Table(f"Part {number}", [["Product", *columns], *rows]))
-    return made
+        cells = [[product, *(str(next(numbers[product])) for _ in columns)] for product in products]
+        rows[f"Part {number}"] = [["Product", *columns], *cells]
+    return rows
 
 
 def answer(product: str, column: str) -> str:
     """Return the text of the cell."""
-    table = next(table for table in tables() if column in table.rows[0])
-    row = next(row for row in table.rows if row[0] == product)
-    return row[table.rows[0].index(column)]
+    rows = next(rows for rows in tables().values() if column in rows[0])
+    row = next(row for row in rows if row[0] == product)
+    return row[rows[0].index(column)]
 
 
-def markdown(some: Sequence[Table]) -> bytes:
-    blocks = ["# Our tools"]
-    for table in some:
-        lines = [f"| {' | '.join(row)} |" for row in table.rows]
-        lines.insert(1, "|---" * len(table.rows[0]) + "|")
-        blocks += [f"## {table.title}", "\n".join(lines)]
-    return "\n\n".join(blocks).encode()
-
-
-def page(some: Sequence[Table]) -> bytes:
-    def row(cells: list[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    parts = [
-        f"<h2>{table.title}</h2><table><thead>{row(table.rows[0], 'th')}</thead><tbody>"
-        + "".join(row(cells, "td") for cells in table.rows[1:])
-        + "</tbody></table>"
-        for table in some
-    ]
-    body = f"<main><h1>Our tools</h1>{''.join(parts)}</main>"
-    return f"<!DOCTYPE html><html><title>Our tools</title><body>{body}</body></html>".encode()
-
-
-def word(some: Sequence[Table]) -> bytes:
-    import docx
-
-    document = docx.Document()
-    document.add_heading("Our tools", 1)
-    for table in some:
-        document.add_heading(table.title, 2)
-        grid = document.add_table(rows=len(table.rows), cols=len(table.rows[0]))
-        texts = (cell for row in table.rows for cell in row)
-        for cell, text in zip(grid._cells, texts, strict=True):
-            cell.text = text
-    packed = io.BytesIO()
-    document.save(packed)
-    return packed.getvalue()
-
-
-def slides(some: Sequence[Table]) -> bytes:
-    import pptx
-    from pptx.util import Cm
-
-    presentation = pptx.Presentation()
-    for table in some:
-        slide = presentation.slides.add_slide(presentation.slide_layouts[5])
-        slide.shapes.title.text = table.title
-        size = len(table.rows), len(table.rows[0])
-        grid = slide.shapes.add_table(*size, Cm(1), Cm(4), Cm(20), Cm(10)).table
-        for row, cells in zip(grid.rows, table.rows, strict=True):
-            for cell, text in zip(row.cells, cells, strict=True):
-                cell.text = text
-    packed = io.BytesIO()
-    presentation.save(packed)
-    return packed.getvalue()
-
-
-def workbook(some: Sequence[Table]) -> bytes:
-    import openpyxl
-
-    book = openpyxl.Workbook()
-    book.remove(book.worksheets[0])
-    for table in some:
-        sheet = book.create_sheet(table.title)
-        for row in table.rows:
-            sheet.append(row)
-    packed = io.BytesIO()
-    book.save(packed)
-    return packed.getvalue()
-
-
-def values(some: Sequence[Table]) -> bytes:
+def values(some: Mapping[str, Rows]) -> bytes:
     """Return the only table as CSV, which cannot have several."""
-    (table,) = some
+    (rows,) = some.values()
     written = io.StringIO()
-    csv.writer(written).writerows(table.rows)
+    csv.writer(written).writerows(rows)
     return written.getvalue().encode()
 
 
-def pdf(some: Sequence[Table]) -> bytes:
+def pdf(some: Mapping[str, Rows]) -> bytes:
     """Return tables with lines around their cells, each continued on as many pages as it needs."""
-    per_page, left, top, width, height = 40, 60, 720, 120, 16
-    contents = []
-    for table in some:
-        for first in range(1, len(table.rows), per_page):
-            rows = table.rows[first : first + per_page]
-            rows = [table.rows[0], *rows] if first == 1 else rows
-            marks = [f"BT /F1 12 Tf {left} {top + 20} Td ({table.title}) Tj ET"] * (first == 1)
-            for line, cells in enumerate(rows):
-                y = top - line * height
-                for column, cell in enumerate(cells):
-                    x = left + column * width
-                    text = cell.replace("(", r"\(").replace(")", r"\)")
-                    marks += [f"{x} {y - height} {width} {height} re S"]
-                    marks += [f"BT /F1 9 Tf {x + 3} {y - height + 5} Td ({text}) Tj ET"]
-            contents.append("\n".join(marks))
-    return b"".join(_pdf_file(contents))
-
-
-def _pdf_file(contents: list[str]) -> Iterator[bytes]:
-    """Yield the parts of a PDF whose pages have these contents, according to ISO 32000-1."""
-    kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(contents)))
-    objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
-        f"<< /Type /Pages /Kids [{kids}] /Count {len(contents)} >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    per_page = 41
+    pages = [
+        (title if first == 0 else " ", pdf_grid(rows[first : first + per_page], width=120))
+        for title, rows in some.items()
+        for first in range(0, len(rows), per_page)
     ]
-    for number, content in enumerate(contents):
-        objects += [
-            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] "
-            f"/Resources << /Font << /F1 3 0 R >> >> /Contents {5 + 2 * number} 0 R >>",
-            f"<< /Length {len(content)} >>\nstream\n{content}\nendstream",
-        ]
-    at = 0
-    starts = []
-    for number, content in enumerate(["", *objects]):
-        part = f"{number} 0 obj\n{content}\nendobj\n" if number else "%PDF-1.4\n"
-        starts.append(at)
-        at += len(part)
-        yield part.encode("ascii")
-    entries = "".join(f"{start:010} 00000 n \n" for start in starts[1:])
-    size = len(starts)
-    yield f"xref\n0 {size}\n0000000000 65535 f \n{entries}".encode()
-    yield f"trailer\n<< /Size {size} /Root 1 0 R >>\nstartxref\n{at}\n%%EOF\n".encode()
+    texts, drawn = zip(*pages, strict=True)
+    return pdf_bytes(texts, drawn=drawn)
 
 
-WRITERS: dict[str, Callable[[Sequence[Table]], bytes]] = {
-    "md": markdown,
-    "html": page,
-    "docx": word,
-    "pptx": slides,
-    "xlsx": workbook,
+WRITERS: dict[str, Callable[[Mapping[str, Rows]], bytes]] = {
+    "md": partial(markdown_tables, title="Our tools"),
+    "html": partial(html_tables, title="Our tools"),
+    "docx": partial(docx_tables, title="Our tools"),
+    "pptx": pptx_tables,
+    "xlsx": xlsx_bytes,
     "csv": values,
     "pdf": pdf,
 }
@@ -239,6 +141,6 @@ WRITERS: dict[str, Callable[[Sequence[Table]], bytes]] = {
 def files(suffix: str) -> dict[str, bytes]:
     """Return the documents of one format, by file name; CSV needs one for each table."""
     some = tables()
-    parts = [[table] for table in some] if suffix == "csv" else [some]
+    parts = [{title: rows} for title, rows in some.items()] if suffix == "csv" else [some]
     write = WRITERS[suffix]
     return {f"tools{number}.{suffix}": write(part) for number, part in enumerate(parts, 1)}

@@ -15,7 +15,7 @@ from pathlib import Path
 import docx
 
 from tests.app.missing_packages import to_install
-from tests.knowledge.documents import docx_bytes, pdf_bytes
+from tests.knowledge.documents import pdf_bytes, saved
 
 ROOT = Path(__file__).parents[2]
 FACTS = {
@@ -51,7 +51,7 @@ def _document(name: str, sentence: str) -> bytes:
         return sentence.encode()
     document = docx.Document()
     document.add_paragraph(sentence)
-    return docx_bytes(document)
+    return saved(document)
 
 
 def _ask(folder: Path, question: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.app.missing_packages import hide
 from tests.bindings.helpers import PARTS
-from tests.knowledge.documents import docx_bytes, pdf_bytes, pptx_bytes, xlsx_bytes
+from tests.knowledge.documents import pdf_bytes, pptx_bytes, saved, xlsx_bytes
 from tests.knowledge.folders import shut
 
 from .forked_python import ForkedPython
@@ -252,7 +252,7 @@ def test_word_is_located_by_its_headings(empty_cli: Cli, tmp_path: Path) -> None
     document = docx.Document()
     for text, style in (("Chapter 4", "Heading 1"), ("Doors", "Heading 2"), ("Lock them.", None)):
         document.add_paragraph(text, style=style)
-    (tmp_path / "docs/guide.docx").write_bytes(docx_bytes(document))
+    (tmp_path / "docs/guide.docx").write_bytes(saved(document))
     empty_cli("ingest")
     place = "docs/guide.docx, Chapter 4 › Doors"
     printed = empty_cli("query", "d", "-q", "lock doors", "--top-k", "1").out

@@ -16,11 +16,11 @@ from lorebind_knowledge.loaders.formats import SUPPORTED_SUFFIXES
 from lorebind_prompts import label
 from tests.bindings.helpers import write
 from tests.knowledge.documents import (
-    docx_bytes,
     epub_bytes,
     handbook,
     pdf_bytes,
     pptx_bytes,
+    saved,
     xlsx_bytes,
 )
 
@@ -54,7 +54,7 @@ def word(*blocks: tuple[str, int]) -> bytes:
     document = docx.Document()
     for text, level in blocks:
         document.add_paragraph(text, style=f"Heading {level}" if level else None)
-    return docx_bytes(document)
+    return saved(document)
 
 
 def mail() -> bytes:

@@ -1,17 +1,22 @@
-"""Documents for the loaders' tests: a minimal PDF writer, e-books, and office files."""
+"""Documents for the loaders' tests: a minimal PDF writer, e-books, office files and tables."""
 
 from __future__ import annotations
 
+import html
 import io
 import zipfile
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import docx
 import openpyxl
 import pptx
-from docx.document import Document
+from docx.oxml import OxmlElement
+from pptx.util import Cm
+
+Rows: TypeAlias = Sequence[Sequence[str]]
 
 
 def pdf_bytes(
@@ -76,7 +81,8 @@ def pdf_grid(rows: Sequence[Sequence[str]], top: int = 700, width: int = 90) -> 
     return "\n".join(operators)
 
 
-def docx_bytes(document: Document) -> bytes:
+def saved(document: Any) -> bytes:
+    """Return the file of a Word document, workbook or presentation."""
     packed = io.BytesIO()
     document.save(packed)
     return packed.getvalue()
@@ -93,12 +99,9 @@ def handbook() -> bytes:
     document.add_paragraph("after a leak", style="List Bullet")
     document.add_heading("Owners", 2)
     table = document.add_table(rows=2, cols=2)
-    for cell, text in zip(
-        table._cells, ["Team", "Mail", "Support", "help@example.com"], strict=True
-    ):
-        cell.text = text
+    _fill(table._cells, [["Team", "Mail"], ["Support", "help@example.com"]])
     document.add_paragraph("The end.")
-    return docx_bytes(document)
+    return saved(document)
 
 
 def package(parts: Mapping[str, str | bytes]) -> bytes:
@@ -138,9 +141,7 @@ def xlsx_bytes(sheets: Mapping[str, Sequence[Sequence[Any]]], *, title: str = ""
         sheet = book.create_sheet(name)
         for row in rows:
             sheet.append(row)
-    packed = io.BytesIO()
-    book.save(packed)
-    return packed.getvalue()
+    return saved(book)
 
 
 def pptx_bytes(*slides: tuple[str, str], notes: str = "", title: str = "") -> bytes:
@@ -153,6 +154,61 @@ def pptx_bytes(*slides: tuple[str, str], notes: str = "", title: str = "") -> by
         if notes and (head, body) == slides[-1]:
             slide.notes_slide.notes_text_frame.text = notes
     presentation.core_properties.title = title
-    packed = io.BytesIO()
-    presentation.save(packed)
-    return packed.getvalue()
+    return saved(presentation)
+
+
+def markdown_tables(tables: Mapping[str, Rows], *, title: str = "") -> bytes:
+    """Return a page with a section for each table; those without rows have only a heading."""
+    blocks = [f"# {title}"] * bool(title)
+    for name, rows in tables.items():
+        lines = [f"| {' | '.join(row)} |" for row in rows]
+        lines[1:1] = ["|---" * len(rows[0]) + "|"] if rows else []
+        blocks += [f"## {name}", "\n".join(lines)]
+    return "\n\n".join(blocks).encode()
+
+
+def html_tables(tables: Mapping[str, Rows], *, title: str = "", header: str = "th") -> bytes:
+    """Return the same as a web page; `header` is the tag of cells in first rows."""
+    body = f"<h1>{title}</h1>" * bool(title)
+    for name, rows in tables.items():
+        body += f"<h2>{name}</h2><table>" if rows else f"<h2>{name}</h2>"
+        for tag, row in zip([header, *["td"] * len(rows)], rows, strict=False):
+            cells = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
+            body += f"<tr>{cells}</tr>"
+        body += "</table>" if rows else ""
+    head = f"<title>{title}</title>" * bool(title)
+    return f"<!DOCTYPE html><html>{head}<body><main>{body}</main></body></html>".encode()
+
+
+def docx_tables(tables: Mapping[str, Rows], *, title: str = "", repeated: int = 0) -> bytes:
+    """Return the same as a Word document; `repeated` is the number of marked header rows."""
+    document = docx.Document()
+    if title:
+        document.add_heading(title, 1)
+    for name, rows in tables.items():
+        document.add_heading(name, 2)
+        if rows:
+            table = document.add_table(len(rows), len(rows[0]))
+            _fill(table._cells, rows)
+            for row in list(table.rows)[:repeated]:
+                row._tr.get_or_add_trPr().append(OxmlElement("w:tblHeader"))
+    return saved(document)
+
+
+def pptx_tables(tables: Mapping[str, Rows], *, first_row: bool = True) -> bytes:
+    """Return the same as slides; `first_row` is PowerPoint's setting *Header Row*."""
+    presentation = pptx.Presentation()
+    for name, rows in tables.items():
+        shapes = presentation.slides.add_slide(presentation.slide_layouts[5]).shapes
+        shapes.title.text = name
+        if rows:
+            size = len(rows), len(rows[0])
+            table = shapes.add_table(*size, Cm(1), Cm(4), Cm(20), Cm(10)).table
+            table.first_row = first_row
+            _fill((cell for row in table.rows for cell in row.cells), rows)
+    return saved(presentation)
+
+
+def _fill(cells: Iterable[Any], rows: Rows) -> None:
+    for cell, text in zip(cells, chain.from_iterable(rows), strict=True):
+        cell.text = text

@@ -17,7 +17,7 @@ from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.loaders.office import packages
 from lorebind_knowledge.loaders.registry import load_document
 
-from .documents import docx_bytes, handbook
+from .documents import handbook, saved
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "data" / "docx"
 
@@ -28,7 +28,7 @@ def body(xml: str) -> LoadedDocument:
     wrapper = parse_xml(f"<w:body {nsdecls('w')}>{xml}</w:body>")
     for element in reversed(list(wrapper)):
         document.element.body.insert(0, element)
-    return load_document(docx_bytes(document), "a.docx")
+    return load_document(saved(document), "a.docx")
 
 
 def test_document_order() -> None:
@@ -60,7 +60,7 @@ def test_places() -> None:
         ("Ref", 0),
     ):
         document.add_paragraph(text, style=f"Heading {level}" if level else None)
-    loaded = load_document(docx_bytes(document), "a.docx")
+    loaded = load_document(saved(document), "a.docx")
 
     def cited(first: str, last: str) -> str | None:
         text = loaded.text
@@ -74,17 +74,17 @@ def test_places() -> None:
     assert cited("A preface.", "Moves.") == "beginning to Chapter 4 › Ownership"
     plain = docx.Document()
     plain.add_paragraph("Moves.")
-    assert load_document(docx_bytes(plain), "a.docx").span(0, 6).locator is None
+    assert load_document(saved(plain), "a.docx").span(0, 6).locator is None
 
 
 def test_title() -> None:
     """The title is the property, or else the first heading, or else the file name."""
     document = docx.Document()
-    assert load_document(docx_bytes(document), "empty.docx").title == "empty"
+    assert load_document(saved(document), "empty.docx").title == "empty"
     document.add_heading("A heading", 2)
-    assert load_document(docx_bytes(document), "a.docx").title == "A heading"
+    assert load_document(saved(document), "a.docx").title == "A heading"
     document.core_properties.title = "The  property"
-    assert load_document(docx_bytes(document), "a.docx").title == "The property"
+    assert load_document(saved(document), "a.docx").title == "The property"
 
 
 def test_styles_of_ones_own() -> None:
@@ -97,7 +97,7 @@ def test_styles_of_ones_own() -> None:
     outlined.element.get_or_add_pPr().append(level)
     document.add_paragraph("One", style="Mine")
     document.add_paragraph("Two", style="Other")
-    loaded = load_document(docx_bytes(document), "a.docx")
+    loaded = load_document(saved(document), "a.docx")
     assert [(h.level, h.title) for h in loaded.headings] == [(2, "One"), (4, "Two")]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 
 import pptx
@@ -13,7 +12,7 @@ from lorebind_config.errors import MissingDependencyError, SourceError
 from lorebind_knowledge.loaders.office import packages
 from lorebind_knowledge.loaders.registry import load_document
 
-from .documents import package, pptx_bytes
+from .documents import package, pptx_bytes, saved
 
 
 def test_slides() -> None:
@@ -49,9 +48,7 @@ def test_tables_and_groups() -> None:
         table.cell(number // 2, number % 2).text = text
     group = shapes.add_group_shape().shapes.add_group_shape()
     group.shapes.add_textbox(0, 0, 9, 9).text_frame.text = "inside"
-    packed = io.BytesIO()
-    presentation.save(packed)
-    document = load_document(packed.getvalue(), "a.pptx")
+    document = load_document(saved(presentation), "a.pptx")
     assert document.text == "Team | Mail\nSupport | help@ example.com\n\ninside"
     assert document.span(0, 5).locator == "slide 2"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import io
 import os
 from email.message import EmailMessage
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from lorebind import Project
 from lorebind_config.dates import is_date
 from lorebind_knowledge.loaders.registry import load_document
-from tests.knowledge.documents import docx_bytes, epub_bytes, pdf_bytes
+from tests.knowledge.documents import epub_bytes, pdf_bytes, saved
 
 CREATED, MODIFIED = datetime.datetime(2025, 3, 1, 9), datetime.datetime(2026, 11, 23, 10, 30)
 EVERY = {
@@ -49,7 +48,6 @@ MARKDOWN = (
 
 
 def office(kind: str) -> bytes:
-    packed = io.BytesIO()
     document: Any = {"docx": docx.Document, "pptx": pptx.Presentation, "xlsx": openpyxl.Workbook}[
         kind
     ]()
@@ -60,8 +58,7 @@ def office(kind: str) -> bytes:
     about = document.properties if kind == "xlsx" else document.core_properties
     setattr(about, "creator" if kind == "xlsx" else "author", "Ada Byron")
     about.created, about.modified, about.language = CREATED, MODIFIED, "en-GB"
-    document.save(packed)
-    return packed.getvalue()
+    return saved(document)
 
 
 def mail() -> bytes:
@@ -104,7 +101,7 @@ def test_authors_that_programs_write() -> None:
     """The name of the library that wrote a document is not an author."""
     document = docx.Document()
     document.add_paragraph("The text.")
-    assert "author" not in load_document(docx_bytes(document), "a.docx").properties
+    assert "author" not in load_document(saved(document), "a.docx").properties
 
 
 def source(root: Path, **metadata: Any) -> Project:

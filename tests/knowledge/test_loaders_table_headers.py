@@ -2,80 +2,44 @@
 
 from __future__ import annotations
 
-import io
 import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import docx
-import pptx
 import pytest
-from docx.oxml import OxmlElement
-from pptx.util import Cm
 
 from lorebind import Project
 from lorebind_knowledge.loaders.base import LONGEST_HEADER, MOST_TABLES, LoadedDocument
 from lorebind_knowledge.loaders.html.removal import without_html
 from lorebind_knowledge.loaders.registry import load_document
 
-from .documents import docx_bytes, epub_bytes
+from .documents import Rows, docx_tables, epub_bytes, html_tables, markdown_tables, pptx_tables
 
-Rows = list[list[str]]
 PRICES: Rows = [["Tool", "Price"], *([f"Tool {number}", str(number)] for number in range(3))]
 
 
-def markdown(rows: Rows) -> bytes:
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    lines.insert(1, "|---" * len(rows[0]) + "|")
-    return ("# Tools\n\nAll of them:\n\n" + "\n".join(lines) + "\n\nThe end.\n").encode()
+def sections(rows: Rows) -> dict[str, Rows]:
+    """Return a table between headings."""
+    return {"Tools": rows, "The end.": []}
 
 
-def page(rows: Rows, tag: str = "td") -> bytes:
-    body = "".join(f"<tr><{tag}>" + f"<{tag}>".join(row) for row in rows[:1])
-    body += "".join("<tr><td>" + "<td>".join(row) for row in rows[1:])
-    return f"<html><body><h1>Tools</h1><p>All:<table>{body}</table><p>The end.".encode()
-
-
-def word(rows: Rows, repeated: int = 0) -> bytes:
-    document = docx.Document()
-    document.add_heading("Tools", 1)
-    table = document.add_table(rows=len(rows), cols=len(rows[0]))
-    for cell, text in zip(table._cells, (cell for row in rows for cell in row), strict=True):
-        cell.text = text
-    for row in list(table.rows)[:repeated]:
-        row._tr.get_or_add_trPr().append(OxmlElement("w:tblHeader"))
-    document.add_paragraph("The end.")
-    return docx_bytes(document)
-
-
-def slide(rows: Rows, first_row: bool = True) -> bytes:
-    presentation = pptx.Presentation()
-    shapes = presentation.slides.add_slide(presentation.slide_layouts[5]).shapes
-    shapes.title.text = "Tools"
-    size = (len(rows), len(rows[0]), Cm(1), Cm(1), Cm(9), Cm(9))
-    table = shapes.add_table(*size).table
-    table.first_row = first_row
-    for row, texts in zip(table.rows, rows, strict=True):
-        for cell, text in zip(row.cells, texts, strict=True):
-            cell.text = text
-    packed = io.BytesIO()
-    presentation.save(packed)
-    return packed.getvalue()
+def page(rows: Rows, header: str = "td") -> bytes:
+    return html_tables(sections(rows), header=header)
 
 
 def notebook(rows: Rows) -> bytes:
     cells = [{"cell_type": "code", "source": "1"}]
-    cells += [{"cell_type": "markdown", "source": markdown(rows).decode()}]
+    cells += [{"cell_type": "markdown", "source": markdown_tables(sections(rows)).decode()}]
     return json.dumps({"cells": cells}).encode()
 
 
 WRITERS: dict[str, Callable[[Rows], bytes]] = {
-    "tools.md": markdown,
+    "tools.md": lambda rows: markdown_tables(sections(rows)),
     "tools.html": page,
-    "tools.docx": word,
-    "tools.pptx": slide,
+    "tools.docx": lambda rows: docx_tables(sections(rows)),
+    "tools.pptx": lambda rows: pptx_tables(sections(rows)),
     "tools.epub": lambda rows: epub_bytes(
         {"1.xhtml": page([["a"]]).decode(), "2.xhtml": page(rows).decode()}
     ),
@@ -136,10 +100,10 @@ def test_headers_of_pages(content: bytes, header: str) -> None:
 @pytest.mark.parametrize(
     ("content", "name", "header"),
     [
-        (word([["Tool", "2"], ["a", "b"]], repeated=1), "a.docx", "Tool | 2"),
-        (word([["Tool", "2"], ["a", "b"]], repeated=2), "a.docx", ""),
-        (word([["All", ""], ["Tool", "Price"], ["a", "1"]]), "a.docx", "All\nTool | Price"),
-        (slide(PRICES, first_row=False), "a.pptx", ""),
+        (docx_tables({"a": [["Tool", "2"], ["a", "b"]]}, repeated=1), "a.docx", "Tool | 2"),
+        (docx_tables({"a": [["Tool", "2"], ["a", "b"]]}, repeated=2), "a.docx", ""),
+        (docx_tables({"a": [["All", ""], *PRICES]}), "a.docx", "All\nTool | Price"),
+        (pptx_tables({"a": PRICES}, first_row=False), "a.pptx", ""),
     ],
 )  # fmt: skip
 def test_headers_of_office_documents(content: bytes, name: str, header: str) -> None:
@@ -226,7 +190,7 @@ def test_many_columns(name: str) -> None:
 def test_a_long_header() -> None:
     """A header of a megabyte costs each passage no more than a short one."""
     rows = [["Tool", "x" * 2**20], *([str(number), "1"] for number in range(20_000))]
-    document = load_document(markdown(rows), "a.md")
+    document = load_document(markdown_tables({"a": rows}), "a.md")
     assert {len(header) for header in headers(document)} == {0, len("Tool")}
 
 

@@ -18,17 +18,11 @@ from lorebind_knowledge.loaders.base import ranges
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import load_document
 
-from .documents import docx_bytes, epub_bytes, pdf_bytes, xlsx_bytes
+from .documents import epub_bytes, pdf_bytes, saved, xlsx_bytes
 
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-
-
-def saved(document: Any) -> bytes:
-    packed = io.BytesIO()
-    document.save(packed)
-    return packed.getvalue()
 
 
 def word() -> bytes:
@@ -36,7 +30,7 @@ def word() -> bytes:
     document.add_paragraph("Keys")
     for _ in range(2):
         document.add_picture(io.BytesIO(PICTURE))
-    return docx_bytes(document)
+    return saved(document)
 
 
 def slides() -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import docx
 
-from tests.knowledge.documents import docx_bytes
+from tests.knowledge.documents import saved
 
 MIB = 1024 * 1024
 
@@ -120,7 +120,7 @@ def docx_of(*body: tuple[bytes, int], styles: Iterable[bytes] = (), doctype: str
     """Return a Word file whose body repeats these XML pieces; `styles` are elements too."""
     packed = io.BytesIO()
     with (
-        zipfile.ZipFile(io.BytesIO(docx_bytes(docx.Document()))) as empty,
+        zipfile.ZipFile(io.BytesIO(saved(docx.Document()))) as empty,
         zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as full,
     ):
         for name in empty.namelist():
