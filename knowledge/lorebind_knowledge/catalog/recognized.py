@@ -24,8 +24,8 @@ class RecognizedPage(NamedTuple):
 class RecognizedPages:
     """Reads and writes the texts of pages, by a hash of their picture and of the models.
 
-    They are deleted with their document and with the knowledge base. Each method is one
-    transaction, and none needs a lease: the same page always has the same text.
+    They are deleted with their document and with the knowledge base. No method needs a lease: the
+    same page always has the same text.
     """
 
     def __init__(self, database: Database) -> None:
@@ -50,14 +50,15 @@ class RecognizedPages:
 
     def keep_only(self, namespace: Namespace, uri: str, pages: Collection[str]) -> None:
         """Delete all pages of a document except these."""
-        with self._database.writing() as sql:
-            sql.run(
-                f"delete from catalog_recognized where {OURS} and uri = :uri"
-                f"{' and page not in (:*pages)' if pages else ''}",
-                **owner(namespace),
-                uri=uri,
-                pages=list(pages),
-            )
+        others = f"from catalog_recognized where {OURS} and uri = :uri"
+        if pages:
+            others += " and page not in (:*pages)"
+        values = {**owner(namespace), "uri": uri, "pages": list(pages)}
+        with self._database.reading() as sql:
+            has_others = sql.run(f"select 1 {others} limit 1", **values)
+        if has_others:  # rarely, and a transaction that writes waits for others
+            with self._database.writing() as sql:
+                sql.run(f"delete {others}", **values)
 
     def clear(self, namespace: Namespace) -> None:
         """Delete all pages of a knowledge base."""

@@ -87,6 +87,7 @@ STATEMENTS = (
   boxes text not null, -- where its lines are, as JSON
   primary key (tenant, project, scope, kb, uri, page)
 )""",
+    f"create index if not exists catalog_recognized_page on catalog_recognized ({OWNER}, page)",
     """create table if not exists catalog_leases (
   name varchar primary key,
   number bigint not null,
