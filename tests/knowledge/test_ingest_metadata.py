@@ -13,7 +13,6 @@ from lorebind_config.declarations.sources import SourceMetadata
 from lorebind_knowledge.ingest.metadata import (
     MOST_CHARACTERS,
     MOST_KEYS,
-    Omissions,
     bounded_metadata,
     converted,
     merged_metadata,
@@ -45,10 +44,13 @@ HOSTILE: dict[str, Any] = {
 
 
 def about(
-    of_source: dict[str, Any], types: dict[str, Any] | None = None, **of_all: Any
+    of_source: dict[str, Any],
+    types: dict[str, Any] | None = None,
+    in_document: dict[str, Any] | None = None,
+    **of_all: Any,
 ) -> tuple[dict[str, Any], str]:
     declared = SourceMetadata(types=types) if types else None
-    document = LoadedDocument("text", "title", metadata={"own": 1})
+    document = LoadedDocument("text", "title", metadata=in_document or {"own": 1})
     content = Content(b"", metadata=of_source, declared=declared)
     return bounded_metadata(merged_metadata(document, content, of_all), declared)
 
@@ -100,10 +102,11 @@ def test_inferred_types() -> None:
 
 def test_too_much() -> None:
     """The document's own keys are omitted first, and the notice is short."""
-    values, notice = about(HOSTILE, team="it")
-    assert values["team"] == "it"
+    in_document = {"team": "all", "level": 0, **HOSTILE}
+    values, notice = about({"level": 2, "own": 1}, in_document=in_document, team="it")
+    assert list(values.items())[-3:] == [("level", 2), ("own", 1), ("team", "it")]
     assert len(values) == MOST_KEYS
-    assert "own" not in values
+    assert not {"uri", "kb_id", "heading"} & values.keys()
     assert len(notice) < 1_000
     assert notice.startswith("omits ")
     assert f"more than {MOST_KEYS} keys" in notice
@@ -113,12 +116,13 @@ def test_too_much() -> None:
     assert "more than 20,000 characters in all" in notice
 
 
-def test_notices_are_few() -> None:
-    omissions = Omissions()
-    for number in range(30):
-        omissions.add(f"{number}.md", "omits 'a'")
-    assert len(omissions.notices) == 21
-    assert omissions.notices[-1] == "metadata of 10 more documents is omitted for such reasons"
+@pytest.mark.parametrize("declared", ["it", ["nested", ["list"]]])
+def test_equal_names(declared: Any) -> None:
+    """A document replaces no declared value, whatever spaces are around its key."""
+    in_document = {" team": "all", "team\t": "all", "uri ": "elsewhere", "\x01kb_id": "other"}
+    values, notice = about({"team": declared}, in_document=in_document)
+    assert values == ({"team": "it"} if declared == "it" else {})
+    assert ("'team'" in notice) is (declared != "it")
 
 
 def test_hostile_metadata(tmp_path: Path) -> None:
@@ -135,9 +139,8 @@ def test_hostile_metadata(tmp_path: Path) -> None:
     with Project.build(declared, root=tmp_path) as project:
         kb = project.knowledge_base("docs")
         report = kb.ingest()
-        assert [notice[:31] for notice in report.notices] == [
-            "the metadata of a.md omits 'big'"[:31]
-        ]
+        (notice,) = report.notices
+        assert notice.startswith("the metadata of a.md omits 'big'")
         added = kb.add_documents([{"id": "b", "text": "A text too.", "metadata": HOSTILE}])
         assert any("the metadata of added:b omits" in notice for notice in added.notices)
         matches = kb.query("text", filters={"uri": "added:b"}).matches
@@ -147,3 +150,33 @@ def test_hostile_metadata(tmp_path: Path) -> None:
         assert not {field for field in fields if not field.isprintable()}
         for where in ({"a.b": "a dot"}, {"'; drop table chunks; --": "quotes"}):
             assert len(kb.query("text", filters=where)) == 1
+
+
+def test_metadata_of_the_knowledge_base(tmp_path: Path) -> None:
+    """It precedes that of rows, dates in it are stored in UTC, and there are few notices."""
+    for number in range(30):
+        (tmp_path / f"{number}.csv").write_text("text,team,big\n" + f"One,x,{'x' * 3000}\n" * 2)
+    source = {
+        "type": "file_glob",
+        "path": "*.csv",
+        "metadata": {"text_columns": ["text"], "metadata_columns": ["team", "big"]},
+    }
+    kb = {
+        "id": "docs",
+        "embedder": "words",
+        "sources": [source],
+        "metadata": {"team": "it", "on": "2026-01-01T10:00:00+02:00"},
+    }
+    declared = {
+        "name": "p",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "knowledge_bases": [kb],
+    }
+    with Project.build(declared, root=tmp_path) as project:
+        docs = project.knowledge_base("docs")
+        report = docs.ingest()
+        assert len(report.notices) == 21
+        more = "metadata of 10 more documents is omitted for such reasons"
+        assert report.notices[-1] == more
+        (match,) = docs.query("One", top_k=1, strategy="lexical").matches
+        assert (match.metadata["team"], match.metadata["on"]) == ("it", "2026-01-01T08:00:00Z")

@@ -46,12 +46,7 @@ def chunks_of(corpus: Corpus, uri: str, documents: Iterable[LoadedDocument]) -> 
     """
     seen: Counter[str] = Counter()
     for document in documents:
-        of_all = {
-            **corpus.metadata,
-            "kb_id": corpus.kb.id,
-            "uri": uri,
-            "title": document.title,
-        }
+        of_all = {"kb_id": corpus.kb.id, "uri": uri, "title": document.title}
         for start, end in _intervals(corpus.chunker.for_language(document.language), document):
             text = document.text[start:end]
             headings = document.heading_path(start)

@@ -13,7 +13,7 @@ from lorebind_config.errors import SourceError
 from lorebind_config.languages import AUTO
 from lorebind_config.namespace import ADDED_SCHEME
 from lorebind_knowledge.ingest.enumeration import Enumeration
-from lorebind_knowledge.ingest.metadata import Omissions
+from lorebind_knowledge.ingest.notices import DocumentNotices
 from lorebind_knowledge.ingest.report import Skipped, SourceReport, Unlisted, skipped_summary
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.process.readers import Loading
@@ -60,7 +60,9 @@ class Corpus:
     """The declarations of sources, by the key of the source."""
     root: Path = Path()
     """The project folder, to which paths in these declarations are relative."""
-    unrecognized: list[str] = field(default_factory=list)
+    unrecognized: DocumentNotices = field(
+        default_factory=partial(DocumentNotices, "pages of {} more documents are not recognized")
+    )
     """Collects notices about pages whose text is not recognized."""
     loading: Loading = field(default_factory=Loading)
     """The limits on reading one document."""
@@ -68,13 +70,17 @@ class Corpus:
     """Whether chunks can be larger than those of the default size."""
     token_price: float | None = None
     """The price of embedding a million tokens, if it is known."""
-    omissions: Omissions = field(default_factory=Omissions)
-    """Collects the metadata that is omitted."""
+    omissions: DocumentNotices = field(
+        default_factory=partial(
+            DocumentNotices, "metadata of {} more documents is omitted for such reasons"
+        )
+    )
+    """Collects notices about metadata that is omitted."""
 
     @property
     def notices(self) -> list[str]:
         """The notices about the documents that were chunked."""
-        return [*self.chunker.notices, *self.omissions.notices, *self.unrecognized]
+        return [*self.chunker.notices, *self.omissions, *self.unrecognized]
 
     def settings_of(self, source: str) -> SourceBase:
         """Return the settings of a source by its key: the defaults for added documents."""

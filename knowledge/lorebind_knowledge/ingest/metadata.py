@@ -31,8 +31,6 @@ LONGEST_LIST = 200
 MOST_CHARACTERS = 20_000
 """Maximum length of all metadata of a document as JSON."""
 
-_DOCUMENTS = 20
-"""Number of documents whose omitted metadata is named."""
 _NAMED = 5
 """Number of omitted keys that a notice names."""
 _NEVER = ("kb_id", "uri", "title", "heading", "start", "end", "line_start", "line_end")
@@ -41,26 +39,6 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")
 _BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 # Control characters can change what a terminal or a page shows. Tabs and line ends stay.
 _CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(127, 160)), " ")
-
-
-class Omissions:
-    """The metadata that was omitted, by document."""
-
-    def __init__(self) -> None:
-        self._first: dict[str, str] = {}
-        self._more = 0
-
-    def add(self, uri: str, notice: str) -> None:
-        if len(self._first) < _DOCUMENTS:
-            self._first[uri] = notice
-        else:
-            self._more += 1
-
-    @property
-    def notices(self) -> list[str]:
-        notices = [f"the metadata of {uri} {notice}" for uri, notice in self._first.items()]
-        more = f"metadata of {self._more:,} more documents is omitted for such reasons"
-        return [*notices, more] if self._more else notices
 
 
 def signed_metadata(content: Content) -> str:
@@ -75,6 +53,19 @@ def signed_metadata(content: Content) -> str:
 def reads_language(content: Content) -> bool:
     """Return whether the source declares that its documents have the metadata `language`."""
     return content.declared is not None and "language" in content.declared.from_document
+
+
+def layered(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata in one mapping: of equal keys the last, which is also where it stands.
+
+    The place matters to `bounded_metadata`, which omits the first keys if there are too many.
+    """
+    values: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            values.pop(key, None)
+            values[key] = value
+    return values
 
 
 def merged_metadata(
@@ -94,7 +85,7 @@ def merged_metadata(
         in_document.setdefault("modified", content.modified)
         names = [name for name in declared.from_document if in_document.get(name)]
         properties = {name: in_document[name] for name in names}
-    return {**document.metadata, **properties, **content.metadata, **of_all}
+    return layered(document.metadata, properties, content.metadata, of_all)
 
 
 def bounded_metadata(
@@ -103,19 +94,23 @@ def bounded_metadata(
     """Return the metadata that all passages of a document share, and a notice of omitted values.
 
     Args:
-        values: the merged metadata, as its steps have left it.
+        values: the merged metadata, as its steps have left it; of keys that are stored as the
+            same name, the last counts.
         declared: what the source declares about metadata, such as types.
     """
     types = declared.types if declared is not None else {}
     usable: dict[str, Any] = {}
+    done = set(_NEVER)
     omitted: Counter[str] = Counter()
     names: list[str] = []
     room = MOST_CHARACTERS
     # Reversed, so that the document's own keys are omitted first if there are too many.
     for key, value in reversed(values.items()):
-        if key in _NEVER:
+        name = " ".join(well_formed(key).translate(_CONTROL).split())
+        if name in done:
             continue
-        name, plain, why = _entry(key, value, types.get(key))
+        done.add(name)
+        plain, why = _entry(name, value, types.get(name))
         if not why and len(usable) == MOST_KEYS:
             why = f"more than {MOST_KEYS} keys"
         size = 0 if why else len(json.dumps({name: plain}, ensure_ascii=False))
@@ -134,27 +129,26 @@ def bounded_metadata(
     return usable, f"omits {', '.join(names[:_NAMED])}{more}: {'; '.join(omitted)}"
 
 
-def _entry(key: str, value: Any, kind: str | None) -> tuple[str, Any, str]:
-    """Return a key and its value as they are stored, or why they are omitted."""
-    name = " ".join(well_formed(key).translate(_CONTROL).split())
+def _entry(name: str, value: Any, kind: str | None) -> tuple[Any, str]:
+    """Return a value as it is stored, or why it is omitted."""
     if not name or len(name) > LONGEST_KEY:
-        return name, None, f"keys have 1 to {LONGEST_KEY} characters"
+        return None, f"keys have 1 to {LONGEST_KEY} characters"
     entries = value if isinstance(value, list) else [value]
     if len(entries) > LONGEST_LIST:
-        return name, None, f"lists have at most {LONGEST_LIST} entries"
+        return None, f"lists have at most {LONGEST_LIST} entries"
     if any(isinstance(entry, str) and len(entry) > LONGEST_TEXT for entry in entries):
-        return name, None, f"texts have at most {LONGEST_TEXT:,} characters"
+        return None, f"texts have at most {LONGEST_TEXT:,} characters"
     scalars = [_plain(entry) for entry in entries]
     if None in scalars:
-        return name, None, "values are texts, numbers of 64 bits, booleans, or lists of these"
+        return None, "values are texts, numbers of 64 bits, booleans, or lists of these"
     plain: Any = scalars if isinstance(value, list) else scalars[0]
     if name in SPANS or name == "page_label":
         is_place = isinstance(plain, str | int | float) and len(str(plain)) <= LONGEST_KEY
-        return name, plain, "" if is_place else "citations cannot name such a place"
+        return plain, "" if is_place else "citations cannot name such a place"
     if kind is None:
-        return name, _inferred(plain), ""
+        return _inferred(plain), ""
     plain = converted(plain, kind)
-    return name, plain, "" if plain is not None else f"cannot be read as {kind}"
+    return plain, "" if plain is not None else f"cannot be read as {kind}"
 
 
 def _plain(value: Any) -> str | int | float | None:

@@ -16,6 +16,7 @@ from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.chunks import chunks_of
 from lorebind_knowledge.ingest.metadata import (
     bounded_metadata,
+    layered,
     merged_metadata,
     reads_language,
 )
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         Coroutine,
         Iterable,
         Iterator,
+        Mapping,
         Sequence,
     )
 
@@ -336,19 +338,21 @@ class _Preparer:
             title=title or document.title,  # prefer the source's title to the document's
             metadata=merged_metadata(document, begun.content, corpus.metadata),
         )
-        documents = []
+        documents: list[LoadedDocument] = []
+        notices: list[str] = []
+
+        def bounded(metadata: Mapping[str, Any]) -> dict[str, Any]:
+            every = layered(metadata, corpus.metadata)
+            values, notice = bounded_metadata(every, begun.content.declared)
+            notices.extend([notice] if notice else ())
+            return values
+
         for part in corpus.steps.apply(document, uri):
-            every = {**part.metadata, **corpus.metadata}
-            metadata, notice = bounded_metadata(every, begun.content.declared)
-            if notice:
-                corpus.omissions.add(uri, notice)
-            records = []
-            for record in part.records:
-                values, notice = bounded_metadata(dict(record.metadata), begun.content.declared)
-                records.append(record._replace(metadata=values))
-                if notice:
-                    corpus.omissions.add(uri, notice)
+            metadata = bounded(part.metadata)
+            records = [row._replace(metadata=bounded(row.metadata)) for row in part.records]
             documents.append(replace(part, metadata=metadata, records=tuple(records)))
+        if notices:
+            corpus.omissions.add(f"the metadata of {uri} {notices[0]}")
         chunks = list(chunks_of(corpus, uri, documents))
         language = corpus.language
         if language == AUTO:
