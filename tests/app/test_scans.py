@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lorebind import KnowledgeBase, Project
+from lorebind_knowledge.catalog.recognized import RecognizedPage
 from lorebind_knowledge.ingest import scans
 from lorebind_knowledge.loaders.formats import can_recognize
 from lorebind_prompts.citations import label
@@ -167,3 +168,31 @@ def test_a_page_that_takes_too_much_memory(tmp_path: Path, monkeypatch: pytest.M
         assert failure.uri == "docs/scan.png"
         assert "takes more than 64 MiB of memory; it is not read again until it" in failure.reason
         assert project.knowledge_base("docs").query("cellar", top_k=1).matches
+
+
+def test_which_texts_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of scans, unless a step may remove something from them."""
+    # The process takes seconds.
+    monkeypatch.setattr(scans.Scans, "_read", lambda *_: RecognizedPage("Gates", ""))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "code.py").write_text("def redact(document):\n    return document\n")
+    for name in ("a.pdf", "b.pdf"):
+        picture = image_bytes([scan("Gates", lines=2)], "PDF", resolution=100)
+        (tmp_path / "docs" / name).write_bytes(picture)
+
+    def stored(more: str = "", *, plans: bool = False) -> list[str]:
+        yaml = YAML.format(settings="max_bytes: 9999999", size=64) + more
+        (tmp_path / "lorebind.yaml").write_text(yaml)
+        with Project.load(tmp_path) as project:
+            docs = project.knowledge_base("docs")
+            plan = docs.plan() if plans else None
+            assert docs.ingest(plan=plan).status == "completed"
+        with closing(sqlite3.connect(tmp_path / ".lorebind" / "lorebind.db")) as catalog:
+            rows = catalog.execute("select uri from catalog_recognized order by uri")
+            return [uri for (uri,) in rows]
+
+    assert stored() == ["docs/a.pdf", "docs/b.pdf"]
+    step = "{ function: code:redact, documents: [docs/a.pdf] }"
+    assert stored(f"    preprocess: {{ steps: [{step}] }}\n") == ["docs/b.pdf"]
+    (tmp_path / "docs/b.pdf").write_bytes(pdf_bytes(["Gates in a text layer"]))
+    assert stored(plans=True) == ["docs/a.pdf"]

@@ -84,13 +84,13 @@ async def prepare_documents(
     with ExitStack() as stack:
         readers = stack.enter_context(Readers(corpus.loading.limits))
         scans = Scans(corpus, readers, plans=keep_in is not None)
+        stack.enter_context(scans.recognizer)
         preparer = _Preparer(corpus, readers, scans, enumeration, keep_in, planned)
 
         def stop() -> None:
             readers.stop()
-            scans.stop()
+            scans.recognizer.stop()
 
-        stack.callback(scans.stop)
         while True:
             unchanged, some = await call(preparer.take, listed, at_once)
             if not (unchanged or some):
@@ -265,6 +265,8 @@ class _Preparer:
             if reason := refused or corpus.loading.exceeded.get(key, ""):
                 return _failed(document, DocumentLimitError(reason), refused=key)
         read = self._planned.document(uri, signature) if self._planned else None
+        if read is not None and form in SCANNED:  # a plan recognizes no page
+            self._scans.forget(uri)
         if isinstance(read, PreparedDocument):
             return replace(
                 read,

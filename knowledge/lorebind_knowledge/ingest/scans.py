@@ -21,7 +21,7 @@ from lorebind_knowledge.loaders.scans.pages import with_pages
 from lorebind_knowledge.loaders.scans.recognition import model_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.loaders.base import LoadedDocument
@@ -39,7 +39,8 @@ _ANY_SETTINGS = OcrSettings()
 class Scans:
     """Recognizes pages for one ingest, each once: their texts are stored in the catalog.
 
-    A plan recognizes nothing. Methods block.
+    Those of documents that go through steps are not stored, because the steps may remove them. A
+    plan recognizes nothing. Methods block.
     """
 
     def __init__(self, corpus: Corpus, readers: Readers, *, plans: bool) -> None:
@@ -50,7 +51,12 @@ class Scans:
             plans: whether pages are only counted.
         """
         self._corpus, self._readers, self._plans = corpus, readers, plans
-        self._recognizer: Readers | None = None
+        self._namespace, self._store = corpus.kb.namespace, corpus.kb.catalog.recognized
+        limits = _LIMITS
+        if corpus.loading.limits.processes == 0:
+            limits = limits.model_copy(update={"processes": 0})
+        self.recognizer = Readers(limits, fixed=True)
+        """The process that recognizes pages; it starts with the first one."""
         self._fingerprints: dict[str, str] = {}
         self._models: dict[str, str] = {}
 
@@ -92,6 +98,9 @@ class Scans:
         """
         settings = self._settings(source)
         pages = self._pages(document, settings)
+        stores = not self._corpus.steps.versions(uri)
+        if document.format in SCANNED and not self._plans and not (pages and stores):
+            self.forget(uri)
         if not pages:
             return document, 0
         if not can_recognize():
@@ -104,17 +113,20 @@ class Scans:
             )
         if self._plans:
             return document, len(pages)
-        texts, failures = self._recognized(document.format, data, uri, pages, settings)
+        drawn = self._pictures(document.format, data, uri, pages)
+        texts, failures = self._recognized(drawn, uri, settings, stores=stores)
         complete = with_pages(document, texts, uri)
         if failures and not complete.text.strip():
             raise failures[min(failures)]
         by_reason = defaultdict(list)
         for page, error in sorted(failures.items()):
             by_reason[str(error).removeprefix(f"{uri}: ")].append(page)
-        self._corpus.unrecognized.extend(
-            f"{uri}, page {ranges(some)}: the text is not recognized: {reason}"
-            for reason, some in by_reason.items()
-        )
+        if failures:
+            reasons = (
+                f"page {ranges(some)}: the text is not recognized: {reason}"
+                for reason, some in by_reason.items()
+            )
+            self._corpus.unrecognized.add(f"{uri}, {'; '.join(reasons)}")
         return complete, 0
 
     def recognized(self, picture: bytes, source: str) -> RecognizedPage | None:
@@ -130,17 +142,15 @@ class Scans:
         settings = self._settings(source)
         if settings.when == "never" or not can_recognize():
             return None
-        key = digest(picture, self._models_of(settings))
-        return self._corpus.kb.catalog.recognized.get(self._corpus.kb.namespace, key)
+        return self._store.get(self._namespace, digest(picture, self._models_of(settings)))
 
     def reads_every_page(self, source: str) -> bool:
         """Return whether pages with a text layer are recognized too."""
         return self._settings(source).when == "always"
 
-    def stop(self) -> None:
-        """End the process, which cancels the page being recognized."""
-        if self._recognizer is not None:
-            self._recognizer.stop()
+    def forget(self, uri: str) -> None:
+        """Delete the stored texts of a document."""
+        self._store.keep_only(self._namespace, uri, [])
 
     def _settings(self, source: str) -> OcrSettings:
         return self._corpus.settings_of(source).ocr or _ANY_SETTINGS
@@ -153,30 +163,36 @@ class Scans:
         return pages[: settings.max_pages]
 
     def _recognized(
-        self, form: str, data: bytes, uri: str, pages: Sequence[int], settings: OcrSettings
+        self,
+        pages: Iterable[tuple[int, bytes | SourceError]],
+        uri: str,
+        settings: OcrSettings,
+        *,
+        stores: bool,
     ) -> tuple[dict[int, str], dict[int, SourceError]]:
         """Return the texts by page, and why the other pages could not be read."""
-        namespace, store = self._corpus.kb.namespace, self._corpus.kb.catalog.recognized
         models = self._models_of(settings)
         folder = str(self._corpus.root / settings.model) if settings.model else ""
         texts: dict[int, str] = {}
         failures: dict[int, SourceError] = {}
         keys = []
-        for page, picture in self._pictures(form, data, uri, pages):
+        for page, picture in pages:
             if isinstance(picture, SourceError):
                 failures[page] = picture
                 continue
             keys.append(digest(picture, models))
-            read = store.get(namespace, keys[-1])
+            read = self._store.get(self._namespace, keys[-1]) if stores else None
             if read is None:
                 try:
                     read = self._read(picture, uri, folder, models)
                 except SourceError as error:
                     failures[page] = error
                     continue
-            store.put(namespace, uri, keys[-1], read)
+            if stores:  # each at once, because reading the next one takes seconds
+                self._store.put(self._namespace, uri, keys[-1], read)
             texts[page] = read.text
-        store.keep_only(namespace, uri, keys)
+        if stores and not failures:
+            self._store.keep_only(self._namespace, uri, keys)
         return texts, failures
 
     def _pictures(
@@ -197,13 +213,8 @@ class Scans:
                 yield from zip(some, drawn, strict=True)
 
     def _read(self, picture: bytes, uri: str, folder: str, models: str) -> RecognizedPage:
-        if self._recognizer is None:
-            limits = _LIMITS
-            if self._corpus.loading.limits.processes == 0:
-                limits = limits.model_copy(update={"processes": 0})
-            self._recognizer = Readers(limits, fixed=True)
         options = {"model": folder, "version": models}
-        read: LoadedDocument = self._recognizer.begin("scan", picture, uri, **options).result()
+        read: LoadedDocument = self.recognizer.begin("scan", picture, uri, **options).result()
         return RecognizedPage(read.text, read.metadata["boxes"])
 
     def _models_of(self, settings: OcrSettings) -> str:
