@@ -113,6 +113,19 @@ def test_added_documents_before_an_ingest(tmp_path: Path) -> None:
         assert project.documents("docs", q="x") == project.documents("docs", format="text") == []
 
 
+def test_failures_of_a_rebuild(tmp_path: Path) -> None:
+    """They are selected by what is listed: the title and the format that searches find."""
+    write(tmp_path, {"lorebind.yaml": YAML, **FILES})
+    with Project.load(tmp_path) as project:
+        project.ingest("docs")
+        (before,) = project.documents("docs", q="trouble")
+        (tmp_path / before.uri).write_bytes(b"\0\xff")
+        os.utime(tmp_path / before.uri, (1_700_000_000, 1_700_000_000))
+        project.ingest("docs", strategy="replace")
+        (after,) = project.documents("docs", q="trouble", format="markdown")
+        assert (after.state, after.modified) == ("failed", before.modified)
+
+
 def test_malformed_filters(project: Project) -> None:
     with pytest.raises(UsageError, match=r"\$in takes a list"):
         project.documents("docs", filters={"a": {"$in": 1}})

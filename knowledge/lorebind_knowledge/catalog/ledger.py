@@ -163,7 +163,7 @@ class Ledger(Indexes):
             only: the condition that they meet.
             beside: another index; only documents that have not failed in it.
         """
-        where = only.sql + _not_failed(beside)
+        where = only.sql() + _not_failed(beside)
         values = {**only.values, **_number(beside), **page._asdict()}
         return self._entries_within(sql, key, where + page.sql, **values)
 
@@ -177,9 +177,19 @@ class Ledger(Indexes):
     ) -> list[DocumentEntry]:
         """Return a page of the documents that failed in an index beside the one in use.
 
-        Their titles and numbers of chunks are those of the index in use, which searches find.
+        Their titles, formats and so on are those of the index in use, which searches find.
         """
-        failed = self.page_within(sql, beside, page, only._replace(state="failed"))
+        served_row = (
+            f"from catalog_documents as served where {OURS} and number = :served"
+            " and uri = catalog_documents.uri"
+        )
+        only = only._replace(state="failed")
+        where = only.sql(
+            f"coalesce((select names {served_row}), names)",
+            f"coalesce((select format {served_row}), '')",
+        )
+        values = {**only.values, "served": key.number, **page._asdict()}
+        failed = self._entries_within(sql, beside, where + page.sql, **values)
         uris = [entry.uri for entry in failed]
         entries = self._entries_within(sql, key, " and uri in (:*uris)", uris=uris)
         served = {entry.uri: entry for entry in entries}
@@ -357,6 +367,7 @@ def _as_served(failed: DocumentEntry, served: DocumentEntry | None) -> DocumentE
         textless_parts=served.textless_parts,
         format=served.format,
         size=served.size,
+        modified=served.modified,
     )
 
 

@@ -100,17 +100,21 @@ class Selection(NamedTuple):
     format: str | None = None
     """Only documents that were read as this format."""
 
-    @property
-    def sql(self) -> str:
-        """The condition, which another one must precede; it uses `values`."""
+    def sql(self, names: str = "names", format: str = "format") -> str:
+        """Return the condition, which another one must precede; it uses `values`.
+
+        Args:
+            names: the expression for the uri and the title, without differences of case.
+            format: the expression for the format.
+        """
         conditions = ""
         if self.state is not None:
             conditions += " and state = :state"
         if self.state not in (None, "ready"):
             conditions += " and state <> 'ready'"  # lets the database use its partial index
         if self.text:
-            conditions += " and names like :text escape '!'"
-        return conditions if self.format is None else f"{conditions} and format = :format"
+            conditions += f" and {names} like :text escape '!'"
+        return conditions if self.format is None else f"{conditions} and {format} = :format"
 
     @property
     def values(self) -> dict[str, str | None]:
