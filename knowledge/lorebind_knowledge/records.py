@@ -190,7 +190,7 @@ class QueryResult(Sequence["DocumentMatch"]):
     """Notes for the caller, for example that a filter names a key that no document has."""
     by_ranks: bool = False
     """Whether the passages are ordered by their ranks in several searches, because scores of
-    different embedders or rerankers cannot be compared."""
+    different embedders, rerankers or settings of recency cannot be compared."""
 
     @overload
     def __getitem__(self, at: int) -> DocumentMatch: ...

@@ -77,6 +77,15 @@ def test_an_empty_list_is_what_is_bound(
     assert [binding.settings for binding in bindings] == [each.settings for each in explained]
 
 
+def test_recency_of_one(tmp_path: Path) -> None:
+    """What orders its passages is on a scale of its own."""
+    with shop(tmp_path, guide=", recency: { half_life: 30d }") as project:
+        result = project.query_many([], QUESTION, agent="clerk")
+        assert result.by_ranks
+        assert [match.metadata["kb_id"] for match in result][:2] == ["guide", "rules"]
+        assert not project.query_many(["guide", "rules"], QUESTION).by_ranks
+
+
 def test_nothing_is_bound(project: Project) -> None:
     """Where `knowledge: []` says so, nothing is searched, and the reason names the line."""
     result = project.query_many([], QUESTION, agent="poet")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 from lorebind_knowledge.records import QueryResult
+from lorebind_knowledge.retrieval.recency import counts_recency
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -33,9 +34,10 @@ class JoinedSearch:
     settings: RetrievalDeclaration
 
     def scale(self, result: QueryResult) -> Hashable:
-        """Return a key of the scale of its scores: the embedder, or the reranker."""
+        """Return a key of the scale of what orders it: the embedder, the reranker and recency."""
         reranker = self.settings.rerank if result.strategy == "rerank" else None
-        return embedder_of(self.kbs[0]), reranker and reranker.model_dump_json()
+        parts = reranker, counts_recency(self.settings)
+        return embedder_of(self.kbs[0]), *(part and part.model_dump_json() for part in parts)
 
 
 def joined_searches(
@@ -58,10 +60,9 @@ def merged(
 ) -> QueryResult:
     """Return one result of several searches, with at most as many passages as the largest `top_k`.
 
-    Passages whose scores are on the same scale are ordered by score, and by recency where it
-    counts. Those of different scales are ordered by their ranks, which is what reciprocal rank
-    fusion does with lists that have nothing in common; of equal ranks, those of the better verdict
-    come first.
+    Passages on the same scale are ordered by score, and by recency where it counts. Those of
+    different scales are ordered by their ranks, which is what reciprocal rank fusion does with
+    lists that have nothing in common; of equal ranks, those of the better verdict come first.
 
     Args:
         searches: the searches.
@@ -95,8 +96,8 @@ def merged(
     if by_ranks:
         ids = ", ".join(map(repr, searched))
         notices[
-            f"the scores of {ids} cannot be compared, because their embedders or rerankers "
-            "differ; their passages are ordered by rank"
+            f"the scores of {ids} cannot be compared, because their embedders, rerankers or "
+            "settings of recency differ; their passages are ordered by rank"
         ] = None
     return QueryResult(
         ranked[: max(each.settings.top_k for each in searches)],
