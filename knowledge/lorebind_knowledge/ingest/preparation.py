@@ -23,7 +23,7 @@ from lorebind_knowledge.ingest.metadata import (
 from lorebind_knowledge.ingest.prepared import PreparedDocument
 from lorebind_knowledge.ingest.recipes import Recipes, signature_of
 from lorebind_knowledge.ingest.scans import SCANNED, Scans
-from lorebind_knowledge.ingest.textless import check_text
+from lorebind_knowledge.ingest.textless import check_text, is_refused
 from lorebind_knowledge.loaders.base import declared_title, title_of
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import begin_load, format_of
@@ -213,8 +213,9 @@ class _Preparer:
 
     def _is_accepted(self, entry: DocumentEntry, source: str) -> bool:
         """Return whether a document is ready, and still would be if it was read again."""
-        refuses = entry.textless_parts and self._on_textless(source) == "fail"
-        return entry.state == "ready" and not refuses
+        policy, has_text = self._on_textless(source), entry.chunk_count > 0
+        refused = is_refused(policy, entry.format, entry.textless, has_text=has_text)
+        return entry.state == "ready" and not refused
 
     def _on_textless(self, source: str) -> str:
         return self._corpus.settings_of(source).on_textless_pages

@@ -56,7 +56,7 @@ class Chunk(NamedTuple):
         return f"{self.context}\n{self.text}"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PreparedDocument:
     """A document compared with the ledger; with its chunks if it is new or changed."""
 
@@ -84,7 +84,7 @@ class PreparedDocument:
     modified: str = ""
     """See `Content.modified`."""
     pages_to_recognize: int = 0
-    """In a plan: the number of pages that the ingest recognizes."""
+    """In a plan: the number of pages to recognize."""
     reports_textless: bool = True
     """Whether plans and reports count these parts, see `on_textless_pages` of sources."""
     refused: str = ""

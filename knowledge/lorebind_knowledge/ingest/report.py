@@ -95,7 +95,8 @@ class IngestPlan:
     """The cost in the currency of the embedder's `price_per_million_tokens`; None without one."""
     cache_hits: int = 0
     pages_to_recognize: int = 0
-    """Number of pages whose text the ingest recognizes. Their chunks and tokens are not counted."""
+    """Number of pages to recognize. The ingest recognizes those of them whose text is not stored
+    yet. Their chunks and tokens are not counted."""
     terms_to_add: int = 0
     """Number of passages in the index that have no terms of the sparse embedder yet."""
     failures: list[Failure] = field(default_factory=list)

@@ -8,7 +8,23 @@ from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import parts_in_words, ranges
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lorebind_knowledge.loaders.base import LoadedDocument
+
+
+def is_refused(policy: str, form: str, parts: Mapping[str, int], *, has_text: bool) -> bool:
+    """Return whether a source does not accept a document.
+
+    Args:
+        policy: `on_textless_pages` of the source.
+        form: the format of the document.
+        parts: the number of its parts without text, by kind.
+        has_text: whether any part has text.
+    """
+    return bool(parts) and (
+        policy == "fail" or (policy == "warn" and form == "pdf" and not has_text)
+    )
 
 
 def check_text(uri: str, document: LoadedDocument, policy: str, *, was_recognized: bool) -> None:
@@ -23,18 +39,20 @@ def check_text(uri: str, document: LoadedDocument, policy: str, *, was_recognize
     Raises:
         SourceError: it does not.
     """
-    pages = document.textless_pages
-    if policy == "fail" and (parts := document.textless_parts):
+    pages, parts = document.textless_pages, document.textless_parts
+    has_text = bool(document.text.strip())
+    if not is_refused(policy, document.format, parts, has_text=has_text):
+        return
+    if policy == "fail":
         which = f" (pages {ranges(pages)})" if pages else ""
         raise SourceError(
             f"{uri}: without text: {parts_in_words(parts)}{which}; recognize the text (OCR), or "
             "accept them with on_textless_pages: warn in its source"
         )
-    if policy == "warn" and document.format == "pdf" and not document.text.strip():
-        advice = (
-            ", in which OCR finds none"
-            if was_recognized
-            else "; recognize the text (OCR): run pip install 'lorebind[ocr]', or save it with a "
-            "text layer"
-        )
-        raise SourceError(f"{uri}: none of its {len(pages)} pages has text, only images{advice}")
+    advice = (
+        ", and OCR finds none"
+        if was_recognized
+        else "; recognize the text (OCR): run pip install 'lorebind[ocr]', or save it with a text "
+        "layer"
+    )
+    raise SourceError(f"{uri}: none of its {len(pages)} pages has text{advice}")
