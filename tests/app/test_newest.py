@@ -200,6 +200,8 @@ def test_searches_find_the_newest_version_only(tmp_path: Path, vector_db: dict[s
                 "keys of b-1", versions=VERSIONS, filters={"product": "b"}, **settings
             )
             assert names([best]) == ["b-2"]
+        unrelated = docs.query("zebra", versions=VERSIONS, strategy="similarity", top_k=3)
+        assert set(names(unrelated)) < NEWEST
         every = docs.query(QUESTION, versions={**VERSIONS, "newest": False}, top_k=20)
         assert set(names(every)) == set(MANUALS)
         # Only what passes the filters is a version.

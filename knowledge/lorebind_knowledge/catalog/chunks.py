@@ -25,6 +25,7 @@ _CHUNKS = "catalog_chunks as c left join catalog_versions as v on v.version = c.
 _ARE_LIVE = f"c.space = :space and coalesce(v.state, -1) = {LIVE}"
 _LIVE_CHUNKS = f"from {_CHUNKS} where {_ARE_LIVE}"
 _WHOLE = "select c.number, c.id, v.uri, c.text, c.metadata"
+_WITHOUT_TEXT = "select c.number, c.id, v.uri, '', c.metadata"
 _OF_DOCUMENTS = (
     "from catalog_versions as v join catalog_chunks as c on c.version = v.version"
     f" where v.space = :space and v.state = {LIVE} and v.uri"
@@ -94,6 +95,11 @@ class Chunks:
         query = f"{_WHOLE} {_LIVE_CHUNKS} and c.number in (:*numbers)"
         return {row[0]: _chunk(row) for row in self._run(query, numbers=list(numbers))}
 
+    def without_texts(self, numbers: Collection[int]) -> dict[int, StoredChunk]:
+        """Return the same chunks with empty texts."""
+        query = f"{_WITHOUT_TEXT} {_LIVE_CHUNKS} and c.number in (:*numbers)"
+        return {row[0]: _chunk(row) for row in self._run(query, numbers=list(numbers))}
+
     def named(self, ids: Collection[str]) -> dict[str, StoredChunk]:
         """Return whole chunks by their ids, without those that are not live."""
         query = f"{_WHOLE} {_LIVE_CHUNKS} and c.id in (:*ids)"
@@ -116,7 +122,7 @@ class Chunks:
 
     def metadata_of_documents(self, uris: Collection[str]) -> dict[str, list[dict[str, Any]]]:
         """Return the metadata of the chunks of documents by uri, in order, without their texts."""
-        query = f"select c.number, c.id, v.uri, '', c.metadata {_OF_DOCUMENTS} in (:*uris)"
+        query = f"{_WITHOUT_TEXT} {_OF_DOCUMENTS} in (:*uris)"
         metadata: dict[str, list[dict[str, Any]]] = {}
         for row in self._run(f"{query} order by c.row", uris=list(uris)):
             chunk = _chunk(row)
@@ -126,7 +132,7 @@ class Chunks:
     def first_metadata(self, uris: Collection[str]) -> dict[str, dict[str, Any]]:
         """Return the metadata of the first chunk of documents, by uri."""
         first = "(select min(row) from catalog_chunks where version = v.version)"
-        query = f"select c.number, c.id, v.uri, '', c.metadata {_OF_DOCUMENTS} in (:*uris)"
+        query = f"{_WITHOUT_TEXT} {_OF_DOCUMENTS} in (:*uris)"
         chunks = map(_chunk, self._run(f"{query} and c.row = {first}", uris=list(uris)))
         return {chunk.uri: chunk.metadata for chunk in chunks}
 

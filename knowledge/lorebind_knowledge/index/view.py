@@ -77,11 +77,10 @@ class _Filter(NamedTuple):
     for_store: Mapping[str, Any]
     """The filter without conditions on fields that the store does not have."""
     allowed_ids: NDArray[np.int64] | None
-    """The numbers of the chunks that pass, ascending; None if all pass or the store filters."""
+    """The numbers of the chunks that pass, ascending; None if all pass, or if the store filters and
+    all versions of documents are searched."""
     total: int | None
     """Number of chunks that pass, if known."""
-    newest: NDArray[np.int64] | None = None
-    """The numbers of the chunks of the newest versions, ascending, if the store cannot tell."""
 
 
 class View(Chunks):
@@ -113,8 +112,7 @@ class View(Chunks):
     def newest_of(self, numbers: Sequence[int], where: Mapping[str, Any]) -> Sequence[int]:
         """Return those of some chunks that pass a filter and are of the newest version."""
         newest = self._filter(1, where)
-        allowed_ids = newest.allowed_ids if newest.newest is None else newest.newest
-        return _inside(numbers, allowed_ids) if newest.total else []
+        return _inside(numbers, newest.allowed_ids) if newest.total else []
 
     @property
     def excluded(self) -> frozenset[str]:
@@ -168,10 +166,9 @@ class View(Chunks):
                 return self._hits(only.allowed_ids.tolist(), scores, only).best(k)
             share = len(only.allowed_ids) / self.state.entered
             ask = max(ask, min(int(2 * ask / share), self.state.entered, _MOST_AT_FIRST))
+        among = None if self._store.filters else only.allowed_ids
         while True:
-            candidates = finish(
-                self._store.nearest(self._space, query, ask, only.for_store, only.allowed_ids)
-            )
+            candidates = finish(self._store.nearest(self._space, query, ask, only.for_store, among))
             hits, last = self._judged(candidates, direction, only)
             best = hits.best(k)
             if len(hits.ids) == only.total:
@@ -182,7 +179,7 @@ class View(Chunks):
                 return best
             if len(best.ids) == k and max(last, 0) < best.scores[-1] - MARGIN:
                 return best
-            if last <= 0 and not only.where and only.newest is None:
+            if last <= 0 and not only.where and only.allowed_ids is None:
                 return self._filled(hits, vector, k)
             ask *= _GROWTH
 
@@ -269,7 +266,7 @@ class View(Chunks):
         """Return the value of a metadata key of each chunk; None if it has none."""
         values = self._memory.values(self.index.index_uid, self.state.version, key)
         if new := [number for number in numbers if number not in values]:
-            chunks = self.chunks(new)
+            chunks = self.without_texts(new)
             # In one step, because other threads use the same dictionary.
             values.update({n: chunks[n].metadata.get(key) if n in chunks else None for n in new})
         return [values[number] for number in numbers]
@@ -287,17 +284,14 @@ class View(Chunks):
             return _Filter({}, {}, None, self.state.live)
         if not self.state.live:
             return _Filter(where, {}, None, 0)
-        if self._versions is None:
-            newest = None
+        for_store = without_fields(where, SPANS) if self._store.filters else where
+        if self._versions is not None:
+            allowed_ids = self._masks().newest(where, self._versions, self.metadata_of)
+        elif self._store.filters:
+            return _Filter(where, for_store, None, None)
         else:
-            newest = self._masks().newest(where, self._versions, self.metadata_of)
-        if self._store.filters:
-            total = None if newest is None else len(newest)
-            return _Filter(where, without_fields(where, SPANS), None, total, newest)
-        allowed_ids = newest
-        if allowed_ids is None:
             allowed_ids = self._masks().allowed(where, self.metadata_of)
-        return _Filter(where, where, allowed_ids, len(allowed_ids))
+        return _Filter(where, for_store, allowed_ids, len(allowed_ids))
 
     def _without_excluded(self, where: Mapping[str, Any]) -> Mapping[str, Any]:
         """Add the condition that the document is not excluded, if any is."""
@@ -354,11 +348,10 @@ class View(Chunks):
 
     def _passing(self, numbers: Sequence[int], only: _Filter) -> Mapping[int, Member | StoredChunk]:
         """Return the chunks that are live and pass a filter, by number."""
-        numbers = _inside(numbers, only.newest)
         if only.allowed_ids is None and only.where:
             allows = compile_filter(only.where)
-            whole = self.chunks(numbers)
-            return {n: chunk for n, chunk in whole.items() if allows(chunk.metadata)}
+            chunks = self.without_texts(numbers)
+            return {n: chunk for n, chunk in chunks.items() if allows(chunk.metadata)}
         return self._live(_inside(numbers, only.allowed_ids))
 
     def _live(self, numbers: Collection[int]) -> dict[int, Member]:
