@@ -105,9 +105,10 @@ def age_in_seconds(age: str) -> int:
 
 
 def date_before(age: str) -> str:
-    """Return the time that is this age before now; the first of all dates if it is too long ago.
+    """Return the minute that is this age before now; the first of all dates if it is too long ago.
 
     Raises:
         UsageError: the text is not an age.
     """
-    return date_of(time.time() - age_in_seconds(age)) or "0001-01-01"
+    # To the minute, so that searches that follow each other have the same filter, which is cached.
+    return date_of((time.time() - age_in_seconds(age)) // 60 * 60) or "0001-01-01"

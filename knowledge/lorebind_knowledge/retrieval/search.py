@@ -16,7 +16,7 @@ from lorebind_config.errors import (
     did_you_mean,
     nearest,
 )
-from lorebind_config.filters import compile_filter, required_fields
+from lorebind_config.filters import required_fields, resolved
 from lorebind_knowledge.embedders.base import embed_query, makes_vectors
 from lorebind_knowledge.embedders.sparse.base import embed_query as embed_terms
 from lorebind_knowledge.index.adding_terms import has_terms
@@ -240,7 +240,8 @@ class IndexSearch(Search):
                 check_embedder(kb, by_id[kb.id].index)
         self._compare_addresses(by_id)
         if settings.filters:
-            compile_filter(settings.filters)
+            filters = resolved(settings.filters)  # here, so that all parts count ages from one time
+            settings = settings.model_copy(update={"filters": filters})
             self._look_for_keys(required_fields(settings.filters), by_id.values())
         for setting, names in fields_of(settings).items():
             self._look_for_keys(dict.fromkeys(names, True), by_id.values(), setting)
@@ -368,7 +369,8 @@ def _ranked(query: Query, limit: int) -> tuple[Ranking, float]:
 
 def _enough(settings: RetrievalDeclaration, limit: int) -> int:
     """Return how many passages to rank, so that recency moves the same ones for every limit."""
-    return max(limit, settings.fusion.depth) if counts_recency(settings) else limit
+    moves_some = counts_recency(settings) and settings.strategy in _BY_RANK
+    return max(limit, settings.fusion.depth) if moves_some else limit
 
 
 def _passed(query: Query, ranked: Ranking) -> Ranking:
