@@ -63,6 +63,10 @@ ORDERS = "recent"
 
 SPANS = Span.__slots__
 """Positions of a chunk, which change with every edit before it. Stores do not receive them."""
+OF_CHUNKS = {*SPANS, "heading"}
+"""Metadata that says where a chunk is in its document."""
+OF_ALL = {*OF_CHUNKS, "uri", "title", "kb_id"}
+"""Metadata that each chunk or document has, mostly with values of its own."""
 
 _NUMBERED = re.compile(r"(sheet .*, row|slide|cell|chapter)s? (\d+)(?:-(\d+))?", re.DOTALL)
 

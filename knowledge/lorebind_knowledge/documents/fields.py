@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_config.dates import is_date
 from lorebind_config.declarations.sources import ValueType  # noqa: TC001  # as above
-from lorebind_knowledge.documents.reading import OF_CHUNKS, readable_metadata
+from lorebind_knowledge.documents.reading import readable_metadata
+from lorebind_knowledge.records import OF_ALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
 
-_OF_ALL = {"uri", "title", "kb_id", *OF_CHUNKS}
-"""Metadata that each document or passage has, mostly with values of its own."""
 _SHOWN = 20
 _MOST_FIELDS = 1_000
 _MOST_VALUES = 10_000
@@ -118,7 +117,7 @@ def _add(fields: dict[str, _Field], passages: Iterable[Mapping[str, Any]]) -> No
     values: dict[str, list[Any]] = {}
     for metadata in passages:
         for key, value in metadata.items():
-            if key not in _OF_ALL:
+            if key not in OF_ALL:
                 seen = values.setdefault(key, [])
                 if not seen or seen[-1] != value or type(seen[-1]) is not type(value):
                     seen.append(value)

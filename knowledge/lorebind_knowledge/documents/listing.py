@@ -12,7 +12,7 @@ from lorebind_config.namespace import ADDED_SCHEME, document_id
 from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.excluded import excluded_uris
 from lorebind_knowledge.catalog.rows import EVERY_DOCUMENT, Page, Selection
-from lorebind_knowledge.records import SPANS
+from lorebind_knowledge.records import OF_ALL
 from lorebind_knowledge.stores.base import batches
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ HINTS = 100
 """Maximum number of known documents that are compared with an unknown one."""
 _PAGE = 100
 _READ_AT_ONCE = 1000
-_OF_CHUNKS = {*SPANS, "heading", "uri", "title", "kb_id"}
 _SHOWN = 5
 """Maximum number of these in the message."""
 
@@ -205,7 +204,7 @@ def _with_metadata(
 
 def _of_document(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of a chunk without its place and what a `DocumentInfo` has anyway."""
-    return {key: value for key, value in metadata.items() if key not in _OF_CHUNKS}
+    return {key: value for key, value in metadata.items() if key not in OF_ALL}
 
 
 def count_documents(namespace: Namespace, catalog: Catalog) -> dict[str, int]:

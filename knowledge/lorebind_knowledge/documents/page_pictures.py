@@ -77,26 +77,25 @@ class _ReadAgain(NamedTuple):
 
     kb: IndexedKnowledgeBase
     entry: DocumentEntry
-    form: str
     data: bytes
     readers: Readers
     scans: Scans
 
     def page(self, number: int, form: str = "") -> bytes:
         """Return the picture of a page, or what the readers return for it in another format."""
-        form = form or self.form
+        form = form or self.entry.format
         (page,) = self.readers.begin(form, self.data, self.entry.uri, pages=[number]).result()
         return bytes(page)
 
     def words(self, number: int) -> list[PageBox]:
         """Return the words of a page: those of its text layer, or those that OCR recognized."""
         words: list[PageBox] = []
-        if self.form == "pdf" and not self.scans.reads_every_page(self.entry.source):
+        if self.entry.format == "pdf" and not self.scans.reads_every_page(self.entry.source):
             words = self._layer(number)
         if not words:
             page = self.scans.recognized(self.page(number), self.entry.source)
             words = unpacked_boxes(page.boxes) if page else []
-        return words or (self._layer(number) if self.form == "pdf" else [])
+        return words or (self._layer(number) if self.entry.format == "pdf" else [])
 
     def chunks(self) -> list[StoredChunk]:
         with self.kb.catalog.reading() as sql:
@@ -112,7 +111,10 @@ async def _read_again(corpus: Corpus, document: str, read: Callable[[_ReadAgain]
     kb, limits = corpus.kb, corpus.loading.limits
     with kb.threads.lane("read"):
         entry = await call(_entry, kb, document)
-    _check_format(entry.uri, entry.format)
+    if entry.format not in SCANNED:
+        raise NotFoundError(
+            f"{entry.uri}: has no pages to draw, only PDF and images have; it is {entry.format}"
+        )
     if corpus.steps.versions(entry.uri):  # they may redact
         raise NotFoundError(
             f"{entry.uri}: its pages are not shown, because they have what preprocess.steps may "
@@ -125,8 +127,8 @@ async def _read_again(corpus: Corpus, document: str, read: Callable[[_ReadAgain]
                 raise _changed(entry.uri, "it was removed from its source")
             content = checked_content(await call(item.read, ""), entry.uri)
             scans = Scans(corpus, readers, plans=True)
-            form = await call(_check_content, corpus, scans, entry, content)
-            again = _ReadAgain(kb, entry, form, content.data, readers, scans)
+            await call(_check_content, corpus, scans, entry, content)
+            again = _ReadAgain(kb, entry, content.data, readers, scans)
             return await stopping(readers.stop, call(read, again))
 
 
@@ -141,19 +143,12 @@ def _entry(kb: IndexedKnowledgeBase, document: str) -> DocumentEntry:
     return entry
 
 
-def _check_content(corpus: Corpus, scans: Scans, entry: DocumentEntry, content: Content) -> str:
-    """Return the format of a document as its source returns it now, if it is what was ingested."""
+def _check_content(corpus: Corpus, scans: Scans, entry: DocumentEntry, content: Content) -> None:
+    """Check that a document as its source returns it now is what was ingested."""
     form = format_of(content.data, entry.uri, content.media_type)
     recipes = Recipes(corpus, scans)
     if entry.signature != signature_of(content, recipes.of(entry.uri, entry.source, form)):
         raise _changed(entry.uri, "it or the settings of its ingest have changed")
-    _check_format(entry.uri, form)
-    return form
-
-
-def _check_format(uri: str, form: str) -> None:
-    if form and form not in SCANNED:  # older indexes have no formats
-        raise NotFoundError(f"{uri}: has no pages to draw, only PDF and images have; it is {form}")
 
 
 def _changed(uri: str, why: str) -> DocumentChangedError:

@@ -18,7 +18,7 @@ from lorebind_knowledge.documents.listing import (
     no_document,
     page_of_documents,
 )
-from lorebind_knowledge.records import SPANS
+from lorebind_knowledge.records import OF_CHUNKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
 
 _PAGE = 100
-OF_CHUNKS = {*SPANS, "heading"}
-"""Metadata that says where a chunk is in its document."""
 _LONGEST_SPACE = 4
 """Chunks begin and end at words. More characters between two of one line are text."""
 

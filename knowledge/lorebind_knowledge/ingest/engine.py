@@ -126,7 +126,13 @@ async def ingest(
     with ingest_span(corpus.kb, strategy) as ended:
         async with corpus.kb.catalog.hold_lease(corpus.kb.namespace, wait=wait) as lease:
             run = _Run(
-                corpus, lease, strategy, only_failed, only=only, added=added, planned=planned
+                corpus,
+                lease,
+                strategy,
+                only_failed=only_failed,
+                only=only,
+                added=added,
+                planned=planned,
             )
             return ended(await run.execute(allow_mass_delete, run_id))
 
@@ -144,8 +150,8 @@ class _Run:
         corpus: Corpus,
         lease: Lease,
         strategy: str,
-        only_failed: bool,
         *,
+        only_failed: bool,
         only: Collection[str],
         added: Collection[str] | None,
         planned: PlannedDocuments | None,
