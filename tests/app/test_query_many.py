@@ -78,7 +78,7 @@ def test_an_empty_list_is_what_is_bound(
 
 
 def test_recency_of_one(tmp_path: Path) -> None:
-    """What orders its passages is on a scale of its own."""
+    """Passages are not compared with those that recency orders."""
     with shop(tmp_path, guide=", recency: { half_life: 30d }") as project:
         result = project.query_many([], QUESTION, agent="clerk")
         assert result.by_ranks

@@ -62,7 +62,7 @@ class DocumentEntry(NamedTuple):
     size: int = 0
     """The number of bytes of that generation."""
     modified: str = ""
-    """When its source has changed it, as `lorebind_config.dates` stores it; empty if unknown."""
+    """When it was changed in its source, as `lorebind_config.dates` stores it; empty if unknown."""
 
     @property
     def textless(self) -> dict[str, int]:

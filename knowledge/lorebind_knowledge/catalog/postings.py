@@ -40,9 +40,9 @@ WORDS = 0
 TERMS = 1
 """The kind of terms that a sparse embedder makes; see `catalog.terms` for their weights."""
 MAX_WEIGHT = 255
-"""Of a term in a passage; more counts as that."""
+"""Maximum weight of a term in a passage; higher ones count as this."""
 _POSITION_BITS = 16
-"""A position in a segment has as many, see `MAX_PASSAGES`."""
+"""Number of bits of a position in a segment, see `MAX_PASSAGES`."""
 
 _SIZES = (8, 64, 512, 4096)
 """Of segments that are merged: the most passages that each may have."""

@@ -111,7 +111,7 @@ def list_documents(
         state: only documents in this state.
         q: only documents whose uri or title contains this text, in any case of letters.
         format: only documents that were read as this format.
-        where: a filter; only documents of which one chunk passes, unless it is empty or None.
+        where: a filter; only documents with a chunk that passes it. None and `{}` select all.
         limit: maximum number of documents; None for all.
         after: a uri; only documents after it. The document itself need not exist.
         before: a uri; only the last documents before it.
@@ -163,7 +163,7 @@ def page_of_documents(
 def _passing(
     namespace: Namespace, catalog: Catalog, only: Selection, page: Page, where: Mapping[str, Any]
 ) -> list[DocumentInfo]:
-    """List a page of the documents of which one chunk passes a filter."""
+    """List a page of the documents with a chunk that passes a filter."""
     passes = compile_filter(where)
     passing: list[DocumentInfo] = []
     part = page._replace(limit=_PAGE)

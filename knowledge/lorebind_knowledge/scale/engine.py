@@ -37,7 +37,7 @@ class Engine(Protocol):
     be delivered twice, to two workers at the same time, or after its batch is done.
 
     An engine may also have a method `workers(keys)`, which returns a `WorkerInfo` for each worker
-    of these keys. Without it, nobody can list them.
+    of these keys. Without it, workers cannot be listed.
     """
 
     def submit(self, key: str, ids: Sequence[str]) -> Awaitable[None] | None:

@@ -107,9 +107,9 @@ class ExactMatrix:
         if len(some) * _SPARSE > len(self) > 0:
             first, last = self.numbers[0], self.numbers[-1]
             if last - first < len(self) * _RANGE:
-                wanted = np.zeros(last - first + 1, np.bool_)
-                wanted[some[(some >= first) & (some <= last)] - first] = True
-                return np.flatnonzero(wanted[self.numbers - first])
+                is_included = np.zeros(last - first + 1, np.bool_)
+                is_included[some[(some >= first) & (some <= last)] - first] = True
+                return np.flatnonzero(is_included[self.numbers - first])
         ordered = np.sort(some)
         again = np.zeros(len(ordered), np.bool_)
         again[1:] = ordered[1:] == ordered[:-1]
