@@ -22,17 +22,15 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nearest import TOP_K
 from pgvector import database
 
 from lorebind import Project
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DSN = "FILTERS_DSN"
 PER_DOCUMENT, DAYS, QUESTIONS = 10, 5 * 365, 8

@@ -26,9 +26,10 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 import yaml
@@ -43,9 +44,6 @@ from lorebind_knowledge.embedders.base import embed_documents
 from lorebind_knowledge.plumbing.bridge import finish, run
 from lorebind_knowledge.plumbing.lanes import usable_processors
 from lorebind_knowledge.scale.pool import Pool, key_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 PER_FILE = 8
 SECONDS_TO_START = 120

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
 
 from lorebind import Project
 from lorebind.server.app import make_api
 from lorebind.server.openapi import TENANT_HEADER
 from lorebind.server.server import TOKEN, Server
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-Schema: TypeAlias = "Mapping[str, Any]"
+Schema: TypeAlias = Mapping[str, Any]
 
 PAGE = "docs/reference/rest.md"
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from mcp.server.subscriptions import ListenHandler, ResourcesListChanged, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _MOST = 1000
 """Maximum number of streams at a time."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import inspect
 import marshal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 from lorebind_config.namespace import digest
 from lorebind_config.project_code import modules_of_project
 from lorebind_config.project_modules import loaded_modules
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import FunctionType
 
 
 def code_version(path: str, function: FunctionType, root: Path) -> str:

@@ -14,15 +14,12 @@ import os
 import secrets
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from lorebind_config.errors import StoreError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 MANIFEST = "manifest.json"
 DOCUMENTS, CHUNKS, ADDED = "documents.jsonl", "chunks.jsonl", "added.jsonl"
