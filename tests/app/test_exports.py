@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 from lorebind import plugin
@@ -134,6 +136,14 @@ def test_what_concerns_one_knowledge_base_is_not_on_the_project() -> None:
     short_forms += " citations middleware prompt retriever tool tools"
     also = {f"a{name}" for name in short_forms.split()[:9]} | {"run", "arun"}  # runs a workflow
     assert of_project & of_one == {*short_forms.split(), *also}
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Imports within functions and for type checkers count too."""
+    graph = grimp.build_graph(*PACKAGES, "lorebind_config", cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert len(imports) > 500
+    TopologicalSorter(imports).prepare()  # a CycleError names the files
 
 
 def test_errors_are_what_users_catch_already() -> None:

@@ -55,7 +55,9 @@ def test_without_terms(manual: Cli) -> None:
     done = manual("knowledge", "query", "manual", "-q", QUESTION, "--explain", "-o", "json")
     data = json.loads(done.out)
     assert data["terms"] == {}
-    assert all("terms" not in match["scores"] for match in data["result"]["matches"])
+    matches = data["result"]["matches"]
+    assert matches
+    assert not any("terms" in match["scores"] for match in matches)
     manual.write({"lorebind.yaml": PROJECT.format(sparse="local")})
     assert ", terms for 2" in manual("knowledge", "plan", "manual").out
     done = manual("knowledge", "query", "manual", "-q", QUESTION)

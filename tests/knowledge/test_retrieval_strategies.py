@@ -100,6 +100,7 @@ async def test_where_nothing_is_near_nothing_scores_high(bench: Bench, strategy:
         vector = bench.embedder.embed_query(question)
         nearest = (await viewed(bench, lambda view, v=vector: view.nearest(v, 1))).scores[0]
         hits = await ask(bench, question, strategy, top_k=50)
+        assert hits.matches or (strategy, question) == ("lexical", "zebra")
         assert all(match.score <= max(nearest, 0) + 1e-6 for match in hits)
 
 

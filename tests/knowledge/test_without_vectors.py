@@ -61,11 +61,10 @@ async def test_words_and_terms_find_passages(garage: Bench) -> None:
 async def test_the_relevance_is_the_coverage_of_the_words(garage: Bench) -> None:
     """It is high with all words of the question, 0 without any; thresholds and verdicts use it."""
     await garage.ingest()
-    best, *others = (await garage.ask("zebra garage")).matches
+    (best,) = (await garage.ask("zebra garage")).matches  # the only one with any of the words
     assert best.relevance == pytest.approx(best.scores["coverage"])
     assert best.score == pytest.approx(best.relevance)
     assert 0.8 < best.relevance <= 1
-    assert all(match.relevance < 0.5 for match in others)
     partly = (await garage.ask("zebra sleeping in a palace")).matches[0]
     assert 0 < partly.relevance < 0.6
     assert await uris(garage, "zebra garage", min_score=0.8) == ["docs/b.md"]

@@ -18,7 +18,6 @@ from lorebind_knowledge.loaders.base import parts_in_words, ranges
 from lorebind_knowledge.loaders.formats import can_recognize
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.scans.pages import with_pages
-from lorebind_knowledge.loaders.scans.recognition import model_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -224,6 +223,9 @@ class Scans:
             SourceError: the declared folder lacks a model.
             OSError: it cannot be read.
         """
+        # With the reader of PDF, which only the processes that draw pages need.
+        from lorebind_knowledge.loaders.scans.recognition import model_files
+
         written = settings.model or ""
         if written not in self._models:
             version = importlib.metadata.version("rapidocr")
