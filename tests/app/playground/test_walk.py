@@ -58,6 +58,8 @@ def test_why_a_document_is_missing_and_what_the_model_gets(shop: Process, browse
         page.get_by_role("button", name="Remove").click()
         page.get_by_text("Why not?").click()
         page.get_by_label("Document that you expected").fill("inline:shipping")
+        for uri, state in (("inline:shipping", "attached"), ("inline:returns", "detached")):
+            page.locator(f"datalist option[value='{uri}']").wait_for(state=state)
         page.get_by_role("button", name="Look").click()
         page.get_by_text("The search loses inline:shipping at top_k").wait_for()
         assert "lost here" in page.get_by_role("row").filter(has_text="top_k").inner_text()
