@@ -100,6 +100,7 @@ export const words = {
     passage: "Passage", cited: "The cited passage", first: "The first passage here", previous: "Before it:", next: "After it:",
     context: "Embedded with it", nothing: "nothing", embedded: "Its text", gaps: "Shown lines in no passage",
     picture: "Page as a picture", drawing: "Drawing the page …", pictureOf: (page, title) => `Page ${page} of ${title}`,
+    marked: (boxes) => (boxes ? "The words of this passage are marked." : "The words of this passage cannot be located here."), enlarge: "Enlarge", large: "Enlarged page", close: "Close",
   },
   bindings: {
     title: "Bindings", about: "The knowledge that a place has, and where each setting comes from.", project: "the project", workflow: "Workflow", task: "Task", agent: "Agent",

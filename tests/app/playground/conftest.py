@@ -18,6 +18,7 @@ from tests.app.server.conftest import (  # servers are forked
     serving,
     write_project,
 )
+from tests.knowledge.documents import pdf_bytes
 
 QUESTION = "When can I return goods?"
 STEPS = """
@@ -113,6 +114,7 @@ def shop_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = "\n".join(f"Line {number} of page {name}." for number in range(1, 60))
         (pages / f"{name}.md").write_text(f"# Page {name}\n\n{text}\n")
     (pages / "broken.pdf").write_bytes(b"not a PDF")
+    (pages / "plan.pdf").write_bytes(pdf_bytes(["Keys of the cellar.", "The gate closes at six."]))
     (pages / "notes.xyz").write_text("Notes of a format that no loader reads.\n")
     (folder / "steps.py").write_text(STEPS)
     pages_kb = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import httpx
@@ -31,6 +32,7 @@ VIEWS = [
     "health",
     "nowhere",
 ]
+PICTURE = "kb/pages/source/pages/plan.pdf"
 RULES = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
     "rules": {"target-size": {"enabled": True}},
@@ -54,15 +56,29 @@ def filled(shop: Process) -> Iterator[Process]:
 def test_every_view(
     filled: Process, browser: Any, axe: Any, scheme: str, widths: tuple[int, int]
 ) -> None:
+    def check(page: Any, view: str) -> None:
+        for width in widths:
+            page.set_viewport_size({"width": width, "height": 900})
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{view} scrolls sideways at {width} px"
+        violations = axe.run(page, options=RULES).response["violations"]
+        assert not violations, f"{view}: {json.dumps(violations, indent=1)[:3000]}"
+
     with watched(browser, filled.url, color_scheme=scheme) as page:
         for view in VIEWS:
-            page.goto("about:blank")
-            page.goto(f"{filled.url}/playground#/{view.replace('QUESTION', QUESTION)}")
-            page.locator("main h1").wait_for()
-            page.wait_for_load_state("networkidle")
-            for width in widths:
-                page.set_viewport_size({"width": width, "height": 900})
-                wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-                assert wide <= 0, f"{view} scrolls sideways at {width} px"
-            violations = axe.run(page, options=RULES).response["violations"]
-            assert not violations, f"{view}: {json.dumps(violations, indent=1)[:3000]}"
+            open_view(page, filled, view)
+            check(page, view)
+        if find_spec("PIL"):
+            open_view(page, filled, PICTURE)
+            page.get_by_role("button", name="Page as a picture").click()
+            page.locator("figure rect").last.wait_for()
+            check(page, "the picture of a page")
+            page.get_by_role("button", name="Enlarge").first.click()
+            check(page, "the enlarged picture")
+
+
+def open_view(page: Any, server: Process, view: str) -> None:
+    page.goto("about:blank")
+    page.goto(f"{server.url}/playground#/{view.replace('QUESTION', QUESTION)}")
+    page.locator("main h1").wait_for()
+    page.wait_for_load_state("networkidle")

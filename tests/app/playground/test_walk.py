@@ -183,20 +183,34 @@ def test_the_page_of_a_passage_is_shown(shop: Process, shop_folder: Path, browse
     pytest.importorskip("PIL", reason="needs the extra ocr")
     where = f"{shop.url}/api/v0/knowledge-bases/pages"
     file = shop_folder / "pages" / "plan.pdf"
-    file.write_bytes(pdf_bytes(["Keys of the cellar.", "The gate closes at six."]))
+    before = file.read_bytes()
     httpx.post(f"{where}/ingest", headers={"Prefer": "wait=60"}, timeout=90)
     with watched(browser, shop.url, refused=409) as page:
         page.goto(f"{shop.url}/playground#/kb/pages/source/pages/plan.pdf")
         page.get_by_role("button", name="Page as a picture").click()
         picture = page.get_by_role("img", name="Page 1 of plan")
         picture.wait_for()
+        page.get_by_text("The words of this passage are marked.").nth(1).wait_for()
+        mark, sheet = (
+            page.locator(part).first.bounding_box() for part in ("figure rect", "figure .sheet")
+        )
+        assert sheet["x"] < mark["x"] < mark["x"] + mark["width"] < sheet["x"] + sheet["width"] / 2
+        assert (
+            sheet["y"] < mark["y"] < mark["y"] + mark["height"] < sheet["y"] + sheet["height"] / 8
+        )
+        press(page, "Enlarge")
+        enlarged = page.get_by_role("dialog").get_by_role("img", name="Page 1 of plan")
+        enlarged.wait_for()
+        assert enlarged.bounding_box()["width"] > 2 * sheet["width"]
+        page.keyboard.press("Escape")
+        enlarged.wait_for(state="detached")
         assert picture.evaluate("async (image) => (await image.decode(), image.naturalWidth)") > 999
         assert picture.evaluate("(image) => image.src").startswith("blob:")
         file.write_bytes(pdf_bytes(["Changed."]))
         page.get_by_role("button", name="Page as a picture").click()
         page.get_by_role("alert").get_by_text("since it was ingested; ingest again").wait_for()
         assert not picture.is_visible()
-    file.unlink()
+    file.write_bytes(before)
 
 
 def test_a_mass_deletion_is_asked_for_and_a_rollback_undoes_a_rebuild(

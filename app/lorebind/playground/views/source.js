@@ -1,9 +1,10 @@
 // A document as text: the cited lines, its passages at their places, and lines in no passage.
 
 import { to } from "../address.js";
-import { get, send, withQuery } from "../api.js";
+import { get, withQuery } from "../api.js";
 import { alertOf, button, el, field, link, note, shortened, several, show } from "../dom.js";
 import { placeOf, whereIn } from "../passages.js";
+import { picture } from "../picture.js";
 import { listed } from "../searches.js";
 import { words } from "../words.js";
 
@@ -30,7 +31,7 @@ export async function source({ parts, query, signal }, kb) {
   const cited = block.chunks.find((chunk) => chunk.id === query.get("chunk"));
   const { document } = block.data;
   const text = scroller(reader, block, cited, signal);
-  const pictureOf = (page) => picture(`${path}/documents/${document.id}/pages/${page}`, words.source.pictureOf(page, document.title || uri), signal);
+  const pictureOf = (span) => picture(`${path}/documents/${document.id}`, document.title || uri, span, signal);
   return el("div", { class: "stack" },
     el("div", { class: "stack tight" }, el("h2", {}, document.title || uri), el("p", { class: "small quiet" }, uri, ` · ${several(document.lines, "line")}`)),
     el("div", { class: "two wide-left" },
@@ -157,7 +158,7 @@ function passage(chunks, cited, text, here, pictureOf) {
       el("p", { class: "small" }, el("b", {}, whereIn(chunk.metadata)), " ", el("span", { class: "quiet" }, chunk.metadata.heading)),
       el("h4", {}, words.source.context), el("pre", { class: "context" }, chunk.context.trim() || words.source.nothing),
       el("h4", {}, words.source.embedded), el("pre", { class: "text", tabindex: "0" }, shortened(chunk.text, LONGEST)),
-      chunk.metadata.page && pictureOf(chunk.metadata.page)),
+      chunk.metadata.page && pictureOf(chunk.metadata)),
     neighbour(chunks[at + 1], words.source.next),
     text.gaps);
 }
@@ -166,27 +167,3 @@ function passage(chunks, cited, text, here, pictureOf) {
 const without = (gaps, open) => gaps.length > 0 && [el("h4", {}, words.source.gaps),
   el("ul", { class: "row" }, gaps.slice(0, MOST).map((gap) => el("li", {}, button(words.place.lines(gap.first_line, gap.last_line), () => open(gap.first_line), { class: "bare" })))),
   gaps.length > MOST && note(words.more(gaps.length - MOST))];
-
-/** A button that shows the page of a passage as the document has it. */
-function picture(path, alt, signal) {
-  const out = el("div", {});
-  let busy = false;
-  let address;
-  signal.addEventListener("abort", () => URL.revokeObjectURL(address));
-  const draw = async () => {
-    if (busy) return;
-    busy = true;
-    show(out, el("p", { class: "small quiet", role: "status" }, words.source.drawing));
-    try {
-      const image = await (await send("GET", path, { signal })).blob();
-      URL.revokeObjectURL(address);
-      address = URL.createObjectURL(image);
-      show(out, el("img", { class: "page", src: address, alt }));
-    } catch (error) {
-      if (!signal.aborted) show(out, alertOf(error.message));
-    } finally {
-      busy = false;
-    }
-  };
-  return el("div", { class: "stack tight" }, button(words.source.picture, draw), out);
-}
