@@ -86,7 +86,7 @@ export const words = {
     progress: (read, documents, embedded, chunks) => `${read} of ${documents} documents read, ${embedded} of ${chunks} passages embedded`,
   },
   documents: {
-    states: [["", "any"], ["ready", "ready"], ["pending", "pending"], ["failed", "failed"], ["skipped", "skipped, not read"]], state: "State", search: "Name or title contains", format: "Format", heads: ["Document", "State", "Passages", "Actions"],
+    states: [["", "any"], ["ready", "ready"], ["pending", "pending"], ["failed", "failed"], ["skipped", "skipped"]], state: "State", search: "Name or title", format: "Format", heads: ["Document", "State", "Passages", "Actions"],
     none: "No documents", noMatch: "No document matches.", noneText: "Press Ingest to read the sources, or add a text or files.",
     skippedHeads: ["File or folder", "Reason", "Setting of the source that reads it"], noSkipped: "The last ingest skipped no files.",
     retry: "Try again", delete: "Delete", deleted: "Deleted.",

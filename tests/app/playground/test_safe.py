@@ -129,7 +129,7 @@ def test_rights_decide_what_is_shown(guarded: Any, browser: Any, rights: str) ->
             page.keyboard.press("Enter")
             page.get_by_role("button", name="Open passage [1], inline:returns").click()
         page.get_by_role("link", name="Documents").click()
-        page.get_by_label("Name or title contains").wait_for()
+        page.get_by_label("Name or title").wait_for()
         assert page.get_by_role("button", name="Add documents").count() == writes
         page.get_by_role("link", name="Runs and plan").click()
         page.get_by_role("heading", name="Runs", exact=True).wait_for()

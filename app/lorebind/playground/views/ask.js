@@ -34,7 +34,7 @@ export async function asking(context, kb) {
   const answers = tick(words.ask.answers, query.get("answer") !== "no");
   const compares = tick(words.ask.compares, query.get("compare") === "yes");
   const inLink = tick(words.ask.inLink, query.has("q"));
-  const other = el("div", { hidden: !compares.checked }, el("h2", {}, words.ask.second), second.element);
+  const other = el("div", { class: "stack tight", hidden: !compares.checked }, el("h2", {}, words.ask.second), second.element);
   const keep = () => remember(parts, {
     q: inLink.checked ? question.value : null,
     answer: answers.checked ? null : "no",
