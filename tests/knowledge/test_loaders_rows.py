@@ -1,8 +1,10 @@
-"""Columns of CSV and keys of JSON that a source declares to be text or metadata."""
+"""Columns of CSV and XLSX and keys of JSON that a source declares to be text or metadata."""
 
 from __future__ import annotations
 
+import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from lorebind_config.errors import ConfigurationError, SourceError
 from lorebind_knowledge.loaders import rows
 from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.loaders.registry import load_document
+
+from .documents import xlsx_bytes
 
 FAQ = (
     "Question,Answer,Product,Since,2024\n"
@@ -88,6 +92,52 @@ def test_wrong_columns(text: str, message: str) -> None:
         load(text, metadata_columns=["Produkt"])
 
 
+COLUMNS: dict[str, Any] = {"text_columns": ["a"], "metadata_columns": ["b"]}
+SHEETS: dict[str, Sequence[Sequence[Any]]] = {
+    "One": [["A caption"], [], ["b", "a", "c"], [1, "first", 2], [1, "second"], [2], ["x", "last"]],
+    "Notes": [["Only a note."]],
+    "Other": [["c", "d"], ["e", "f"]],
+    "Two": [["a", "b"], ["more", "x"], [None, 3]],
+    "Three": [["a", "b"]],
+    "Four": [["a", "b"], ["more", 0.5]],
+}
+
+
+def sheets(**rows: Sequence[Sequence[Any]]) -> LoadedDocument:
+    data = xlsx_bytes(rows or SHEETS)
+    return load_document(data, "a.xlsx", declared=SourceMetadata(**COLUMNS))
+
+
+def test_sheets() -> None:
+    """A sheet begins with its first record, and sheets without the columns are read as usual."""
+    document = sheets()
+    assert parts(document) == [
+        ("One\nA caption\n\na\na: first\na: second", {"b": 1}),
+        ("a: last", {"b": "x"}),
+        ("Notes\nOnly a note.", {}),
+        ("Other\nc | d\nc: e | d: f", {}),
+        ("Two\na\na: more", {"b": "x"}),
+        ("Three\na", {}),
+        ("Four\na\na: more", {"b": "0.5"}),
+    ]
+    start = document.text.index("a: last")
+    assert document.span(start, start + 7).locator == "sheet One, row 7"
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"S": [["c", "aa"], [1, 2]]}, r"no sheet has a column 'a'; did you mean 'aa'"),
+        ({"S": [["only text"]]}, r"no sheet has a column 'a'"),
+        ({"S": [["c", "a"], [1, 2]]}, r"the header of its sheet 'S' has no column 'b'"),
+    ],
+)
+def test_wrong_sheets(rows: dict[str, Any], message: str) -> None:
+    """A workbook fails if a column is in none of its sheets, or only some are in a sheet."""
+    with pytest.raises(SourceError, match=f"a.xlsx: {message}"):
+        sheets(**rows)
+
+
 VALUES = [
     {"name": "Falcon", "owner": {"team": "air"}, "tags": ["a", "b"]},
     {"name": "Kite", "owner": {"team": "air"}, "tags": ["a", "b"]},
@@ -137,9 +187,11 @@ def test_other_formats_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         load("a\n1\n2\n1\n", metadata_columns=["a"])
 
 
-def project_of(folder: Path, **metadata: Any) -> Project:
-    (folder / "faq.csv").write_text(FAQ)
-    source = {"type": "file_glob", "path": "*.csv", "metadata": metadata}
+def project_of(folder: Path, form: str = "csv", **metadata: Any) -> Project:
+    rows = [*csv.reader(FAQ.splitlines(keepends=True))]
+    data = FAQ.encode() if form == "csv" else xlsx_bytes({"Questions": rows})
+    (folder / f"faq.{form}").write_bytes(data)
+    source = {"type": "file_glob", "path": "faq.*", "metadata": metadata}
     kb = {"id": "faq", "embedder": "words", "sources": [source], "metadata": {"Since": "kb"}}
     declared = {
         "name": "rows",
@@ -149,10 +201,11 @@ def project_of(folder: Path, **metadata: Any) -> Project:
     return Project.build(declared, root=folder)
 
 
-def test_filters(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["csv", "xlsx"])
+def test_filters(tmp_path: Path, form: str) -> None:
     """A filter selects the rows; values of the row precede those of the source."""
     columns = {"text_columns": ["Question", "Answer"], "metadata_columns": ["Product", "Since"]}
-    with project_of(tmp_path, **columns, static={"Product": "any", "team": "web"}) as project:
+    with project_of(tmp_path, form, **columns, static={"Product": "any", "team": "web"}) as project:
         project.ingest("faq")
         matches = project.query("faq", "How?", filters={"Product": "Kite"}).matches
         assert [match.text for match in matches] == ["Question: Who made it? | Answer: A company."]
@@ -161,7 +214,7 @@ def test_filters(tmp_path: Path) -> None:
         assert project.query("faq", "How?", filters={"Product": "any"}).matches == []
     types: dict[str, Any] = {"types": {"2024": "number"}}
     other = {**columns, "metadata_columns": ["Product", "2024"]}
-    with project_of(tmp_path, **other, **types) as project:
+    with project_of(tmp_path, form, **other, **types) as project:
         report = project.ingest("faq")
         assert report.texts_embedded == 0
         matches = project.query("faq", "How?", filters={"2024": {"$lt": 8}}).matches

@@ -148,12 +148,12 @@ class SourceMetadata(Settings):
 
     text_columns: Names = Field(
         default_factory=list,
-        description="The columns of CSV files that are text. By default all.",
+        description="The columns of CSV and XLSX files that are text. By default all.",
     )
     metadata_columns: MetadataNames = Field(
         default_factory=list,
-        description="The columns of CSV files that become metadata of their row. Rows with "
-        "different values are then in different passages.",
+        description="The columns of CSV and XLSX files that become metadata of their row. Rows "
+        "with different values are then in different passages.",
     )
     metadata_keys: MetadataNames = Field(
         default_factory=list,

@@ -82,7 +82,7 @@ def load_document(
         media_type: the media type from its source, such as `text/html; charset=iso-8859-1`.
         extractor: the extractor for HTML; see `HtmlDeclaration`.
         tables: whether to read tables of PDF as rows; see `PdfDeclaration`.
-        declared: the columns of CSV and keys of JSON that are text or metadata, if any.
+        declared: the columns of tables and keys of JSON that are text or metadata, if any.
 
     Raises:
         SourceError: no loader knows the document, or it cannot be read.
@@ -92,7 +92,7 @@ def load_document(
         data,
         uri,
         media_type,
-        lambda form, *parts: worker.loader_of(form)(*parts),
+        lambda form, *parts, **options: worker.loader_of(form, options)(*parts),
         extractor,
         tables=tables,
         declared=declared,
@@ -120,7 +120,7 @@ def begin_load(
     data: bytes,
     uri: str,
     media_type: str,
-    begin: Callable[[str, bytes, str], T],
+    begin: Callable[..., T],
     extractor: str = "built_in",
     *,
     tables: bool = False,
@@ -131,7 +131,8 @@ def begin_load(
     Args:
         data, uri, media_type, extractor, tables, declared: see `load_document`, which also lists
             the exceptions.
-        begin: called with the format, the data and the uri; its result is returned.
+        begin: called with the format, the data, the uri and options of the loader; its result is
+            returned.
     """
     media_type, parameters, suffix = _names(uri, media_type)
     detected = _by_content(data)
@@ -154,13 +155,19 @@ def begin_load(
     if form in worker.FORMATS:
         if not data:
             raise SourceError(f"{uri}: is empty; download or save it again")
-        return begin("pdf_tables" if form == "pdf" and tables else form, data, uri)
+        form = "pdf_tables" if form == "pdf" and tables else form
+        return begin(form, data, uri, **(_columns(declared) if form == "xlsx" else {}))
     content, encoding = decode(data, uri, charset)
     more = [declared] if form in _WITH_FIELDS else []
     document: LoadedDocument = pkgutil.resolve_name(_TEXT[form])(content, uri, *more)
     if encoding == "utf-8":
         return document
     return dataclasses.replace(document, metadata={**document.metadata, "encoding": encoding})
+
+
+def _columns(declared: SourceMetadata | None) -> dict[str, list[str]]:
+    names = ("text_columns", "metadata_columns")
+    return {name: getattr(declared, name) for name in names if getattr(declared, name, None)}
 
 
 def loaders_version() -> str:

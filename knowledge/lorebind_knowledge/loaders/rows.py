@@ -16,9 +16,20 @@ MOST_RECORDS = 100_000
 class Columns:
     """The columns of a table that are text, and those that are metadata."""
 
-    def __init__(self, text: Sequence[str], metadata: Sequence[str], uri: str) -> None:
-        """Declare them by their names, in order; without names for the text, all columns are."""
-        self._text, self._metadata, self._uri = list(text), metadata, uri
+    def __init__(self, text: Sequence[str], metadata: Sequence[str], header: str) -> None:
+        """
+        Args:
+            text: the names of those that are text, in order; by default all are.
+            metadata: the names of those that are metadata.
+            header: the row with the names, for messages.
+        """
+        self._text, self._metadata, self._where = list(text), metadata, header
+        self.header: list[str] = []
+        """The row with the names; empty before `rows` has read it."""
+
+    def are_in(self, cells: Iterable[str]) -> bool:
+        """Return whether a row has any of the names."""
+        return not {*self._text, *self._metadata}.isdisjoint(cells)
 
     def rows(
         self, rows: Iterable[list[str]]
@@ -30,30 +41,32 @@ class Columns:
         Raises:
             SourceError: the header does not have a declared column.
         """
-        header: list[str] = []
         text: list[int] = []
         metadata: dict[str, int] = {}
         for cells in rows:
             values: dict[str, Any] | None = None
-            if header and any(cells):
+            if self.header and any(cells):
                 here = {name: "".join(cells[at : at + 1]) for name, at in metadata.items()}
                 values = {name: typed(cell) for name, cell in here.items() if cell}
             elif any(cells):
-                header = cells
-                text = [self._index(header, name) for name in self._text]
-                metadata = {name: self._index(header, name) for name in self._metadata}
+                self.header = cells
+                text = [*map(self._index, self._text)]
+                metadata = {name: self._index(name) for name in self._metadata}
             if not text:
-                yield header, cells, values
+                yield self.header, cells, values
             else:  # a row can be shorter than the header
                 yield self._text, ["".join(cells[at : at + 1]) for at in text], values
 
-    def _index(self, header: list[str], name: str) -> int:
-        if header.count(name) != 1:
-            columns = list(filter(None, header))
-            what = "several columns" if name in header else "no column"
-            hint = did_you_mean(name, columns[:50])
-            raise SourceError(f"{self._uri}: its first row has {what} {name!r}; {hint}")
-        return header.index(name)
+    def _index(self, name: str) -> int:
+        if self.header.count(name) != 1:
+            what = "several columns" if name in self.header else "no column"
+            raise SourceError(f"{self._where} has {what} {name!r}; {hint(name, self.header)}")
+        return self.header.index(name)
+
+
+def hint(column: str, columns: Iterable[str]) -> str:
+    """Return which columns there are instead of a declared one."""
+    return did_you_mean(column, [*filter(None, columns)][:50])
 
 
 def add_record(records: list[Record], start: int, metadata: Mapping[str, Any], uri: str) -> None:

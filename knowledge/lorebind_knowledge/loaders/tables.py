@@ -6,9 +6,9 @@ import csv
 import io
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import LoadedDocument, Record, joined, suffix_of, title_of
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _DELIMITERS = ",;\t|"
 _YEAR = re.compile(r"(?:19|20)\d\d")
+
+Marked: TypeAlias = "tuple[str, Mapping[str, Any] | None]"
+"""A line, and the metadata of its row; None if it is not a row with metadata."""
 
 
 def load_table(text: str, uri: str, declared: SourceMetadata | None = None) -> LoadedDocument:
@@ -38,12 +41,13 @@ def load_table(text: str, uri: str, declared: SourceMetadata | None = None) -> L
     """
     delimiter = "\t" if suffix_of(uri) == ".tsv" else _delimiter(text)
     if declared is None or not (declared.text_columns or declared.metadata_columns):
-        every = _lines(text, uri, delimiter, lambda rows: records(rows, uri))
+        every = _lines(text, uri, delimiter, lambda rows: zip(records(rows, uri), repeat(None)))
         body = joined((line for line, _ in every), uri)
         return LoadedDocument(body, title_of(uri), format="csv")
-    columns = Columns(declared.text_columns, declared.metadata_columns, uri)
+    columns = Columns(declared.text_columns, declared.metadata_columns, f"{uri}: its first row")
+    lines = _lines(text, uri, delimiter, lambda rows: selected(rows, columns, uri))
     marks: list[Record] = []
-    body = joined(_selected(text, uri, delimiter, columns, marks), uri)
+    body = joined(marked(lines, marks, 0, uri), uri)
     with_metadata = marks if declared.metadata_columns else []
     start = with_metadata[0].start if with_metadata else 0
     return LoadedDocument(
@@ -51,23 +55,28 @@ def load_table(text: str, uri: str, declared: SourceMetadata | None = None) -> L
     )
 
 
-def _selected(
-    text: str, uri: str, delimiter: str, columns: Columns, marks: list[Record]
-) -> Iterator[str]:
-    """Yield the lines of the columns, and collect the metadata of rows in `marks`."""
-    metadata: dict[str, Any] | None = None
+def selected(rows: Iterable[list[str]], columns: Columns, uri: str) -> Iterator[Marked]:
+    """Yield a line for each row, with only the text of the declared columns.
 
-    def converted(rows: Iterable[list[str]]) -> Iterator[str]:
-        nonlocal metadata
-        for names, cells, metadata in columns.rows(_cleaned(rows)):
-            is_header = metadata is None
-            yield " | ".join(filter(None, cells)) if is_header else _record(names, cells, uri)
+    Raises:
+        SourceError: the header does not have a column, or a line would be too long.
+    """
+    for names, cells, metadata in columns.rows(map(cleaned, rows)):
+        is_header = metadata is None
+        line = " | ".join(filter(None, cells)) if is_header else _record(names, cells, uri)
+        yield line, metadata
 
-    at = 0
-    for line, is_row in _lines(text, uri, delimiter, converted):
-        if is_row and metadata is not None:
-            add_record(marks, at, metadata, uri)
-        at += len(line) + 1
+
+def marked(lines: Iterable[Marked], marks: list[Record], start: int, uri: str) -> Iterator[str]:
+    """Yield the lines of a text that begins at `start`, and collect their metadata in `marks`.
+
+    Raises:
+        SourceError: the document has too many records.
+    """
+    for line, metadata in lines:
+        if line and metadata is not None:
+            add_record(marks, start, metadata, uri)
+        start += len(line) + 1
         yield line
 
 
@@ -82,9 +91,9 @@ def _delimiter(text: str) -> str:
 
 
 def _lines(
-    text: str, uri: str, delimiter: str, convert: Callable[[Iterable[list[str]]], Iterator[str]]
-) -> Iterator[tuple[str, bool]]:
-    """Yield each line, and whether it is a row: the further lines of quoted cells are empty.
+    text: str, uri: str, delimiter: str, convert: Callable[[Iterable[list[str]]], Iterator[Marked]]
+) -> Iterator[Marked]:
+    """Yield each line: the further lines of quoted cells are empty.
 
     Args:
         text, uri, delimiter: the document.
@@ -102,9 +111,9 @@ def _lines(
     line = 0
     try:
         for record in convert(rows()):
-            yield record, True
+            yield record
             end = ends.popleft()
-            yield from (("", False) for _ in range(line + 1, end))
+            yield from (("", None) for _ in range(line + 1, end))
             line = end
     except csv.Error as error:
         raise SourceError(f"{uri}: line {reader.line_num}: not CSV: {error}") from error
@@ -117,7 +126,7 @@ def records(rows: Iterable[list[str]], uri: str) -> Iterator[str]:
         SourceError: a line would be longer than a document may be.
     """
     columns: list[str] | None = None
-    for cells, below in pairwise(chain(_cleaned(rows), [[]])):
+    for cells, below in pairwise(chain(map(cleaned, rows), [[]])):
         if columns is None and any(cells):
             columns = cells if _is_header(cells, below) else []
             yield " | ".join(filter(None, cells)) if columns else _record(columns, cells, uri)
@@ -125,8 +134,9 @@ def records(rows: Iterable[list[str]], uri: str) -> Iterator[str]:
             yield _record(columns or [], cells, uri)
 
 
-def _cleaned(rows: Iterable[list[str]]) -> Iterator[list[str]]:
-    return ([" ".join(cell.split()) for cell in row] for row in rows)
+def cleaned(row: Iterable[str]) -> list[str]:
+    """Return the cells of a row without line ends and repeated spaces."""
+    return [" ".join(cell.split()) for cell in row]
 
 
 def header_rows(rows: Sequence[list[str]]) -> int:

@@ -44,8 +44,8 @@ R = TypeVar("R")
 _MOST_BY_DEFAULT = 8
 _DRAWN_AT_ONCE = 2
 """Each takes a process of its own, and the bytes of its document."""
-_MOST_STRUCTURE = 4 * 1024 * 1024
-"""In bytes, for everything except the text: titles, headings, places."""
+_MOST_STRUCTURE = 16 * 1024 * 1024
+"""In bytes, for everything except the text: titles, headings, places, metadata of rows."""
 _SECONDS_TO_START = 60
 _SECONDS_ALONE = 0.3
 """Time before the first process gets help: starting one takes as long as reading dozens of pages of
@@ -252,8 +252,8 @@ class Readers:
         limits = self._limits
         if ended.too_long:
             return DocumentLimitError(
-                f"{uri}: it has more than {MAX_CHARACTERS:,} characters, or too many headings; "
-                "split the document"
+                f"{uri}: it has more than {MAX_CHARACTERS:,} characters, or too many headings or "
+                "values in metadata of rows; split the document"
             )
         name, most = "max_memory", f"more than {limits.max_memory} of memory"
         if ended.late:

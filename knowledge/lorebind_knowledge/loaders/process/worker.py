@@ -23,7 +23,7 @@ from functools import partial
 from typing import IO, Any, TypeAlias
 
 from lorebind_config.errors import MissingDependencyError, NotFoundError, SourceError
-from lorebind_knowledge.loaders.base import Anchor, Cue, Heading, LoadedDocument, Table
+from lorebind_knowledge.loaders.base import Anchor, Cue, Heading, LoadedDocument, Record, Table
 
 LENGTHS = struct.Struct(">QQ")
 """Lengths of a result's two parts, in bytes."""
@@ -121,6 +121,7 @@ def unpacked(about: dict[str, Any], text: bytes) -> Read:
         cues=tuple(Cue(*cue) for cue in about["cues"]),
         omitted={str(kind): int(count) for kind, count in about["omitted"].items()},
         tables=tuple(Table(*table) for table in about["tables"]),
+        records=tuple(Record(*record) for record in about["records"]),
         properties=about["properties"],
     )
 
@@ -151,7 +152,7 @@ def _answer(job: dict[str, Any], data: bytes, max_memory: int) -> tuple[dict[str
 
 _BESIDE_THE_TEXT = (
     *("title", "headings", "body_start", "metadata", "format", "anchors", "cues", "omitted"),
-    *("tables", "properties"),
+    *("tables", "records", "properties"),
 )
 
 
