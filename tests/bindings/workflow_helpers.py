@@ -12,6 +12,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 
 from lorebind_bindings import RunResult, TaskContext, Workflows
+from lorebind_bindings.workflow.threads.threads import ThreadInfo
 from lorebind_config.errors import TaskError
 from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.loading import build_project
@@ -131,3 +132,17 @@ def task_fails(
 
 def statuses(result: RunResult) -> dict[str, str]:
     return {name: task.status for name, task in result.tasks.items()}
+
+
+def paths(result: RunResult) -> list[str]:
+    return [question["path"] for question in result.waiting]
+
+
+async def begun(*tasks: Declared, **keys: Any) -> tuple[Workflows, RunResult]:
+    flows = workflows(flow(*tasks, **keys))
+    return flows, await flows.run("w", {}, thread_id="t")
+
+
+async def info(flows: Workflows) -> ThreadInfo:
+    (info,) = await flows.threads("w")
+    return info

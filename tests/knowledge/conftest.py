@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
 
 from .bench import Bench, CountingEmbedder, Diary
+from .web_server import WebServer
 
 
 @pytest.fixture(scope="session")
@@ -80,3 +82,22 @@ def catalog(request: pytest.FixtureRequest, path: Path) -> Iterator[Catalog]:
         catalog = Catalog(path if request.param == "file" else None)
     yield catalog
     catalog.close()
+
+
+@pytest.fixture
+def servers(socket_enabled: None) -> Iterator[Callable[..., WebServer]]:
+    """Starts servers, which are closed at the end."""
+    started: list[WebServer] = []
+
+    def start(*args: Any, **kwargs: Any) -> WebServer:
+        started.append(WebServer(*args, **kwargs))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.close()
+
+
+@pytest.fixture
+def server(servers: Callable[..., WebServer]) -> WebServer:
+    return servers()

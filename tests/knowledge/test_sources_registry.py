@@ -63,13 +63,6 @@ async def read(item: SourceItem, version: str = "") -> Content:
     return content
 
 
-@pytest.fixture
-def server(socket_enabled: None) -> Iterator[WebServer]:
-    server = WebServer()
-    yield server
-    server.close()
-
-
 class Broken:
     """A source of a plugin with a bug."""
 
