@@ -14,6 +14,7 @@ from lorebind_knowledge.sources.folder.sidecars import LIMIT
 
 HANDBOOK, NOTES = "docs/handbook.md", "docs/notes.txt"
 SIDECAR = "docs/handbook.md.meta.json"
+ORPHANS = ("gone.md.meta.json", "gone.meta.json")
 
 
 @pytest.fixture
@@ -160,6 +161,24 @@ def test_no_sidecar(root: Path) -> None:
         report = loaded.ingest("docs")
     assert report.sources[0].notices == ["sidecar: *.about.json is next to no document"]
     assert report.documents["added"] == 2
+
+
+@pytest.mark.parametrize("path", ["docs/*.md", "{{ .env.WHERE }}/**/*"])
+def test_orphans(root: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """Plan and report name the sidecars without a document, also if no pattern matches these."""
+    monkeypatch.setenv("WHERE", "docs")
+    for name in ("handbook", "handbook.md", "notes", "gone.md", "gone", "a.b"):
+        write(root, f"docs/{name}.meta.json", "{}")
+    (root / "docs/a").mkdir()
+    (root / "docs/a.b.zip").touch()
+    start = "{{ .env.WHERE }}" if "{{" in path else "docs"
+    notices = [f"sidecar: {start}/{name} is next to no document" for name in ORPHANS]
+    with project(root, path=path) as loaded:
+        assert loaded.plan("docs").sources[0].notices == notices
+        assert loaded.ingest("docs").sources[0].notices == notices
+        for number in range(30):
+            write(root, f"docs/{number}.meta.json", "{}")
+        assert loaded.plan("docs").sources[0].notices[-1] == "sidecar: so are 12 more"
 
 
 @pytest.mark.parametrize(

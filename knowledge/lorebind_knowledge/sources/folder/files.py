@@ -20,7 +20,7 @@ from lorebind_config.declarations.sources import SourceBase, one_of
 from lorebind_config.declarations.values import FilePattern
 from lorebind_config.document_sizes import DEFAULT_MAX_BYTES, Limit, SizeLimit
 from lorebind_config.errors import SourceError
-from lorebind_config.project_files import OutsideError, open_inside
+from lorebind_config.project_files import OutsideError, leads_to, open_inside
 from lorebind_knowledge.sources.base import (
     PLAIN_TEXT,
     Content,
@@ -131,7 +131,9 @@ def make_files(
     if isinstance(declaration, GlobSource):
         globs = {"in_folder": declaration.in_folder, "as_text": declaration.as_text}
 
-    def files(patterns: Sequence[str], exclude: Sequence[str]) -> FileSource:
+    def files(
+        patterns: Sequence[str], exclude: Sequence[str], shown: Callable[[str], str] = str
+    ) -> FileSource:
         return FileSource(
             kind,
             patterns,
@@ -144,6 +146,7 @@ def make_files(
             verify=declaration.verify,
             sidecar=(declaration.metadata and declaration.metadata.sidecar) or "",
             shown_as=declaration.patterns,
+            shown=shown,
             settings=type(declaration).model_fields,
             **globs,
         )
@@ -195,6 +198,8 @@ class FileSource:
     """How messages describe the folder."""
     shown_as: Sequence[str] = ()
     """How messages show the patterns; by default as they are."""
+    shown: Callable[[str], str] = str
+    """How messages show a uri; by default as it is."""
     settings: Collection[str] = ()
     """The settings of the declaration, which reports name for skipped files."""
     notices: list[str] = field(default_factory=list, init=False)
@@ -215,7 +220,8 @@ class FileSource:
             in_folder=self.in_folder,
             all_folders=self.all_folders,
         )
-        has_sidecar = not self.sidecar
+        has_sidecar = False
+        folders: set[str] = set()
         for entry in self._unless_empty(listing):
             token = os.fsencode(entry.name)
             uri = _uri(token)
@@ -223,9 +229,12 @@ class FileSource:
             is_file = not (skipped or entry.unlisted)
             if self.endings and is_file and not entry.name.lower().endswith(self.endings):
                 skipped, setting, is_file = ending_of(entry.name), "", False
-            if self._sidecars and is_file and self._sidecars.is_one(entry.name):
-                skipped, setting, is_file = "sidecars", "", False
-            has_sidecar = has_sidecar or (is_file and self._sidecar_of(entry.name) is not None)
+            if self._sidecars and is_file:
+                folders.add(entry.name.rpartition("/")[0])
+                if self._sidecars.is_one(entry.name):
+                    skipped, setting, is_file = "sidecars", "", False
+                elif not has_sidecar:
+                    has_sidecar = self._sidecar_of(entry.name) is not None
             media_type = self._media_type(entry.name)
             peek = None if entry.named or media_type else partial(self._peek, entry.name)
             yield SourceItem(
@@ -242,8 +251,9 @@ class FileSource:
         as_written = dict(zip(self.patterns, self.shown_as or self.patterns, strict=True))
         unmatched = [f"{as_written[pattern]} matches no file" for pattern in listing.unmatched]
         self.notices = [*unmatched, *listing.notices]
-        if self._sidecars and not has_sidecar:
-            self.notices.append(self._sidecars.notice)
+        if self._sidecars:
+            orphans = [*self._orphans(self._sidecars, folders)]
+            self.notices += self._sidecars.notices(orphans, are_used=has_sidecar)
 
     def restore(self, token: bytes) -> SourceItem:
         """Return a listed item; see `SourceItem.token`."""
@@ -285,6 +295,14 @@ class FileSource:
 
     def _sidecar_of(self, path: str) -> str | None:
         return self._sidecars.path_of(self._home, path) if self._sidecars else None
+
+    def _orphans(self, sidecars: Sidecars, folders: Iterable[str]) -> Iterator[str]:
+        """Yield how messages show the sidecars in the folders that have no document."""
+        for folder in sorted(folders):
+            if leads_to(self.root, folder) is None:
+                for name in sidecars.orphans(f"{self._home}/{folder}"):
+                    path = f"{folder}/{name}" if folder else name
+                    yield self.shown(_uri(os.fsencode(path)))
 
     def _limit(self, path: str) -> Limit:
         return SizeLimit(self.max_bytes, self.max_scan_bytes).of(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +35,13 @@ class TemplatedFiles:
 
     def __init__(
         self,
-        files: Callable[[Sequence[str], Sequence[str]], Source],
+        files: Callable[..., Source],
         patterns: Sequence[str],
         exclude: Sequence[str],
         environment: SourceEnvironment,
     ) -> None:
-        """`files` makes the source of files from patterns, and patterns to exclude."""
+        """`files` makes the source of files from patterns, patterns to exclude, and how messages
+        show a uri."""
         self._files = files
         self._listed: Any = None
         self._patterns = list(patterns)
@@ -57,7 +59,11 @@ class TemplatedFiles:
         """
         filled = [_Filled(text, "path", self._environment) for text in self._patterns]
         exclude = [_Filled(text, "exclude", self._environment) for text in self._exclude]
-        files = self._files([glob.pattern for glob in filled], [glob.pattern for glob in exclude])
+        files = self._files(
+            [glob.pattern for glob in filled],
+            [glob.pattern for glob in exclude],
+            partial(_public_uri, patterns=filled),
+        )
         for item in files.items():
             for pattern in filled:
                 if item.unlisted and pattern.is_shown_otherwise(item.uri):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lorebind_config.declarations.base import RefusedError
@@ -13,6 +14,10 @@ from lorebind_knowledge.text.json_text import parsed_json
 
 LIMIT = Limit(256 * 1024, "keep only metadata in it")
 """Of a sidecar."""
+
+
+_NAMED = 20
+"""Number of sidecars without a document that a report names."""
 
 
 class Sidecars:
@@ -29,17 +34,44 @@ class Sidecars:
     def path_of(self, folder: str, path: str) -> str | None:
         """Return the path of a document's sidecar, relative to the folder; None without one."""
         place, slash, name = path.rpartition("/")
-        bare, _, ending = name.rpartition(".")
-        for named in (name, bare) if bare and ending else (name,):
+        for named in _names(name):
             beside = f"{place}{slash}{named}{self._ending}"
             if os.path.lexists(f"{folder}/{beside}"):
                 return beside
         return None
 
-    @property
-    def notice(self) -> str:
-        """The notice if no document has a sidecar."""
-        return f"sidecar: {self._pattern} is next to no document"
+    def orphans(self, folder: str) -> list[str]:
+        """Return the names of the sidecars in a folder without a file that they belong to, sorted.
+
+        A folder that cannot be listed has none.
+        """
+        try:
+            names = {name for name in _files(folder) if self.is_one(name)}
+            for name in _files(folder) if names else ():
+                if not self.is_one(name):
+                    names -= {named + self._ending for named in _names(name)}
+        except OSError:
+            return []
+        return sorted(names)
+
+    def notices(self, orphans: Sequence[str], *, are_used: bool) -> list[str]:
+        """Return the notices about sidecars without a document, and if no document has one."""
+        if not (orphans or are_used):
+            return [f"sidecar: {self._pattern} is next to no document"]
+        more = len(orphans) - _NAMED
+        notices = [f"sidecar: {uri} is next to no document" for uri in orphans[:_NAMED]]
+        return [*notices, f"sidecar: so are {more:,} more"] if more > 0 else notices
+
+
+def _names(name: str) -> tuple[str, ...]:
+    """Return the names of a document that its sidecars can begin with."""
+    bare, _, ending = name.rpartition(".")
+    return (name, bare) if bare and ending else (name,)
+
+
+def _files(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        yield from (entry.name for entry in entries if entry.is_file())
 
 
 def metadata_in(data: bytes, name: str) -> dict[str, Any]:
