@@ -24,8 +24,10 @@ from lorebind_config.errors import (
 from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_config.reading.loading import build_project, load_project
 from lorebind_knowledge import KnowledgeService
+from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.loaders import formats, registry
 from lorebind_knowledge.loaders.registry import load_document, loaders_version
+from lorebind_knowledge.sources.folder.files import FileSource
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Partition
 from tests.plugin_project.installing import ACME_OFFERS, install, install_acme
@@ -340,7 +342,7 @@ def test_loaders_may_not_share_an_ending(site: Path) -> None:
 def test_a_plugin_reads_images_before_ocr(
     site: Path, monkeypatch: pytest.MonkeyPatch, can_recognize: bool
 ) -> None:
-    """Installing the extra `ocr` does not stop a plugin from reading images."""
+    """Neither the extra `ocr` nor `ocr: never` stops a plugin from reading images."""
     for module in (formats, registry):
         monkeypatch.setattr(module, "can_recognize", lambda: can_recognize)
     text = (
@@ -352,6 +354,11 @@ def test_a_plugin_reads_images_before_ocr(
     assert formats.problems_of_loaders() == []
     for name, media_type in (("a.png", ""), ("a", "image/png")):
         assert load_document(b"\x89PNG\r\n\x1a\n", name, media_type).text == "a chart"
+    for name in ("a.png", "a.webp"):
+        (site / name).touch()
+    source = FileSource("file_glob", ["*.png", "*.webp"], site)
+    (report,) = enumerate_sources([source], {source.key}).sources
+    assert (report.documents, [item.uri for item in report.skipped]) == (1, ["a.webp"])
 
 
 def test_pages_of_plugins_have_numbers(site: Path) -> None:

@@ -16,6 +16,7 @@ from lorebind_knowledge.ingest.enumeration import Enumeration
 from lorebind_knowledge.ingest.notices import DocumentNotices
 from lorebind_knowledge.ingest.report import Skipped, SourceReport, Unlisted, skipped_summary
 from lorebind_knowledge.loaders.decoding import decode
+from lorebind_knowledge.loaders.formats import plugged_suffixes
 from lorebind_knowledge.loaders.process.readers import Loading
 from lorebind_knowledge.loaders.registry import can_load
 from lorebind_knowledge.sources.base import Content, SourceItem, ending_of
@@ -149,7 +150,7 @@ def enumerate_sources(
 ) -> Enumeration:
     """List every source. A failed source is reported, and the others are listed.
 
-    Images are skipped in the sources whose keys are among `without_images`.
+    In the sources whose keys are among `without_images`, images are skipped that no plugin reads.
 
     Only documents that were added by hand have uris that begin with `added:`. A file of such a name
     is listed as `./added:NAME`.
@@ -211,8 +212,12 @@ def _setting(item: SourceItem) -> str:
 
 
 def _is_readable(item: SourceItem, *, images: bool) -> bool:
-    """Return whether a loader reads the item, or its source was told to read it."""
-    if not images and ending_of(item.uri) in IMAGES:
+    """Return whether a loader reads the item, or its source was told to read it.
+
+    Without `images`, only plugins read images.
+    """
+    ending = ending_of(item.uri)
+    if not images and ending in IMAGES and ending not in plugged_suffixes():
         return False
     try:
         return item.peek is None or can_load(item.uri, item.peek)
