@@ -27,9 +27,9 @@ from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.loaders import formats, registry
 from lorebind_knowledge.loaders.registry import load_document, loaders_version
-from lorebind_knowledge.sources.folder.files import FileSource
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Partition
+from lorebind_knowledge.sources.folder.files import FileSource
 from tests.plugin_project.installing import ACME_OFFERS, install, install_acme
 from tests.processes import run_program
 
