@@ -11,23 +11,38 @@ export function runPanel(path, signal) {
   const status = el("p", { role: "status" }, el("span", { class: "tag" }, words.ingest.running));
   const bars = el("div", { class: "progress" });
   const element = el("section", { class: "card stack", "aria-label": words.ingest.run }, status, bars);
-  const since = Date.now();
   let progress = { documents: 0, documents_read: 0, chunks: 0, chunks_embedded: 0 };
+  let start; // the progress when this page came to the run, by which its rate is measured
   const draw = () => show(bars,
-    stage(words.ingest.read, progress.documents_read, progress.documents, since, words.ingest.documents),
-    stage(words.ingest.embed, progress.chunks_embedded, progress.chunks, since, words.ingest.chunks));
+    stage(words.ingest.read, "documents_read", progress.documents, words.ingest.documents, true),
+    // How many passages there are is known when all documents have been read.
+    stage(words.ingest.embed, "chunks_embedded", progress.chunks, words.ingest.chunks, progress.documents_read === progress.documents));
+  const stage = (name, key, all, unit, isAll) => {
+    const done = progress[key];
+    const rate = start ? (done - start[key]) / Math.max((Date.now() - start.at) / 1000, 0.1) : 0;
+    const parts = [`${count(done)} / ${count(all)} ${unit}`, rate && words.ingest.rate(rate < 10 ? rate.toFixed(1) : count(Math.round(rate))), rate && isAll && all > done && words.ingest.left(duration((all - done) / rate))];
+    return bar(name, done, all, parts.filter(Boolean).join(" · "));
+  };
+  /** Events that are sent again after a reload tell of earlier progress. */
+  const advance = (news) => {
+    for (const key of Object.keys(progress)) progress[key] = Math.max(progress[key], news[key] ?? 0);
+  };
   const update = async () => {
     const run = await get(path, signal);
-    if (run.progress) progress = run.progress;
+    if (run.progress) {
+      advance(run.progress);
+      start ??= { ...progress, at: Date.now() };
+    }
     if (!run.finished_at) draw();
     return run;
   };
   async function follow() {
     draw();
+    await update();
     const timer = setInterval(() => update().catch(() => {}), 1000);
     try {
       for await (const event of followed(`${path}/events`, signal, (broken) => broken && show(status, el("span", { class: "tag bad" }, words.gone.title)))) {
-        if (event.event === "ingest_progressed") progress = { ...progress, ...event.data };
+        if (event.event === "ingest_progressed") advance(event.data);
         if (event.event === "end") break;
       }
       clearInterval(timer);
@@ -49,13 +64,10 @@ export const tag = (status) => el("span", { class: `tag ${stateOf(status)}` }, s
 
 export const stateOf = (status) => ({ completed: "good", completed_with_failures: "fair", ready: "good", failed: "bad", interrupted: "fair", partial: "fair", cancelled: "fair", waiting: "fair", pending: "fair" })[status] ?? "";
 
-function stage(name, done, all, since, unit) {
-  const seconds = (Date.now() - since) / 1000;
-  const left = done && all > done ? words.ingest.left(duration((all - done) * (seconds / done))) : "";
-  return el("div", {},
-    el("div", { class: "row between small" }, el("span", {}, name), el("span", { class: "quiet" }, `${count(done)} / ${count(all)} ${unit}`, done ? ` · ${words.ingest.rate((done / Math.max(seconds, 0.1)).toFixed(1))}` : "", left && ` · ${left}`)),
+const bar = (name, done, all, text) =>
+  el("div", { class: "stack tight" },
+    el("div", { class: "row between small" }, el("span", {}, name), el("span", { class: "quiet" }, text)),
     el("div", { class: "track", role: "progressbar", "aria-label": name, "aria-valuemin": 0, "aria-valuemax": all, "aria-valuenow": done }, el("i", { "width%": all ? (100 * done) / all : 0 })));
-}
 
 /** The numbers of a report or a plan, and what failed or was skipped. */
 export function report(data) {
