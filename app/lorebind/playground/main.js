@@ -52,12 +52,14 @@ async function open() {
   const { signal } = leaving;
   const { parts, query } = address();
   const load = VIEWS[parts[0] ?? ""];
+  const loaded = load?.(); // while the server tells who is calling
+  loaded?.catch(() => {});
   try {
     caller ??= await identified();
     if (signal.aborted) return;
     show(page, frame(parts[0] ?? ""));
     if (!load) return void show(main, missing());
-    const { view } = await load();
+    const { view } = await loaded;
     const element = await view({ parts, query, signal, caller, may });
     if (signal.aborted) return;
     show(main, element);

@@ -20,6 +20,7 @@ import pytest
 from tests.app.forked_python import Forked, ForkedPython
 
 from .conftest import watched
+from .test_walk import press, tab_to
 
 pytestmark = pytest.mark.enable_socket  # loopback: a browser has no Unix sockets
 
@@ -125,6 +126,63 @@ def test_an_empty_folder_is_filled_and_asked(playground: tuple[str, Path], brows
         page.locator(".line.lit").first.wait_for()
         page.evaluate("scrollTo(0, 220)")
         check(page, "tutorial-source")
+
+
+def test_the_same_by_keyboard_alone(
+    playground: tuple[str, Path], browser: Any, tmp_path: Path
+) -> None:
+    """From the empty folder to a citation, two settings and a miss, without a mouse."""
+    url, folder = playground
+    (added, text), *others = files().items()
+    (tmp_path / added).write_text(text)
+    with watched(browser, url) as page:
+        page.get_by_text("Nothing is ingested yet.").wait_for()
+        press(page, "files")
+        page.get_by_text("Press Ingest to read the sources; then ask.").wait_for()
+        press(page, "Documents")
+        page.get_by_role("button", name="Add documents").wait_for()
+        press(page, "Add documents")
+        tab_to(page, "Files")
+        with page.expect_file_chooser() as chooser:
+            page.keyboard.press("Enter")
+        chooser.value.set_files(tmp_path / added)
+        page.get_by_role("link", name=f"added:{added}").wait_for()
+        for name, text in others:
+            (folder / name).write_text(text)
+        press(page, "Ingest")
+        page.get_by_role("link", name=others[0][0], exact=True).wait_for()
+        press(page, "Ask")
+        page.get_by_role("textbox", name="Question").wait_for()
+        page.keyboard.press("/")
+        page.keyboard.type("How much may a hotel cost?")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Open passage [1]").wait_for()
+        press(page, "Open passage [1]")
+        assert page.evaluate("document.activeElement.classList.contains('shown')")
+        press(page, "Compare two settings", "Space")
+        for _ in range(2):
+            tab_to(page, "Strategy")
+        page.keyboard.type("similarity")
+        page.keyboard.press("Tab")
+        page.keyboard.press("/")
+        page.keyboard.press("Enter")
+        second = page.get_by_role("region", name="Second settings")
+        second.get_by_role("link").first.wait_for()
+        assert "lexical" not in second.inner_text()
+        uri = second.get_by_role("link").first.inner_text()
+        press(page, uri)
+        page.locator(".line.lit").first.wait_for()
+        press(page, "Ask")
+        page.get_by_role("textbox", name="Question").wait_for()
+        page.keyboard.press("/")
+        page.keyboard.type("Zebra?")
+        page.keyboard.press("Enter")
+        page.get_by_text("Miss.").or_(page.get_by_text("Weak.")).first.wait_for()
+        press(page, "Why not?")
+        tab_to(page, "Document that you expected")
+        page.keyboard.type(uri)
+        page.keyboard.press("Enter")
+        page.get_by_role("row").nth(1).wait_for()
 
 
 def check(page: Any, name: str) -> None:
