@@ -130,7 +130,7 @@ def _score(question: str, passages: Sequence[Passage]) -> list[_Scored]:
     ]
     frequency = Counter(term for unit in units for term in set(unit.terms))
     weights = {
-        language: {term: _rarity(len(units), frequency[term]) for term in terms}
+        language: {term: _idf(len(units), frequency[term]) for term in terms}
         for language, terms in question_terms.items()
     }
     for unit in units:
@@ -154,7 +154,7 @@ def _terms(text: str, language: str, omitted: Collection[str] = ()) -> list[str]
     return terms_of(words, language)
 
 
-def _rarity(units: int, frequency: int) -> float:
+def _idf(units: int, frequency: int) -> float:
     # The root, because retrieval chose the passages for the question: a word that is frequent in
     # them is more often its topic than noise.
     return math.sqrt(math.log(1 + units / (frequency + 0.5)))

@@ -20,11 +20,11 @@ class Weighed(Term[Passages]):
 
     def __init__(self, rarity: float, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._rarity = rarity
+        self._idf = rarity
         self.most = rarity * int(self.weights.max())
 
     def scores_at(self, places: Any) -> Any:
-        return self._rarity * self.weights[places] / self.passages.lengths[self.positions[places]]
+        return self._idf * self.weights[places] / self.passages.lengths[self.positions[places]]
 
 
 def passages(rng: np.random.Generator, *, edited: bool) -> Passages:

@@ -68,7 +68,7 @@ class Ingests(BackgroundRuns[RunEvents]):
             workers: those who work on all runs; None means this process.
         """
         super().__init__(runs, log_failure)
-        self._seen_by, self._workers = project_for, workers
+        self._project_for, self._workers = project_for, workers
         if workers is not None:
             self.most = 0
         self._missing = OutageLog("ingests wait", "workers take the waiting ingests")
@@ -170,7 +170,7 @@ class Ingests(BackgroundRuns[RunEvents]):
 
     async def _has_index(self, namespace: Namespace) -> bool:
         """Whether an ingest of a knowledge base has completed before."""
-        project = await self._seen_by(namespace.tenant)
+        project = await self._project_for(namespace.tenant)
         kb = project.knowledge_base(namespace.kb, workflow=namespace.workflow)
         runs = await kb.aruns(limit=_RUNS)
         return any(run.status.startswith("completed") for run in runs)
@@ -189,7 +189,7 @@ class Ingests(BackgroundRuns[RunEvents]):
         run, settings = under_way.run, dict(under_way.run.request)
         action = settings.pop("action")
         settings.pop("declared", None)
-        project = await self._seen_by(current_tenant())
+        project = await self._project_for(current_tenant())
         kb = project.knowledge_base(run.namespace.kb, workflow=settings.pop("workflow"))
         project.knowledge.events.subscribe(under_way.events)
         try:

@@ -124,7 +124,7 @@ class Snapshot:
         if commit := self._known_commit():
             return commit
         self._refuse_if_told_to()
-        with self._saying():
+        with self._convert_errors():
             latest: str = self._info(self._revision).sha
             # Another process may have asked at the same time and got another commit.
             if (commit := self._known_commit()) is None:
@@ -164,7 +164,7 @@ class Snapshot:
         # The graph is downloaded last.
         if not all((folder / name).is_file() for name in (_NEEDED, self._model.file)):
             self._refuse_if_told_to()
-            with self._saying():
+            with self._convert_errors():
                 self._download(folder)
         return folder
 
@@ -230,7 +230,7 @@ class Snapshot:
         return shlex.join([*command.split(" "), *files])
 
     @contextmanager
-    def _saying(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         """Convert exceptions of the hub's client to failures with a suggested fix."""
         errors = _import_hub("huggingface_hub.errors")
         try:

@@ -5,7 +5,7 @@ Writing follows one order. Each step is a transaction of the catalog, guarded by
 1. chunks are staged, and vectors get numbers;
 2. the store adds the vectors;
 3. the new generations are published, together with their rows in the ledger;
-4. dead versions are condemned, 5. deleted in the store, 6. forgotten.
+4. dead versions are collected, 5. deleted in the store, 6. forgotten.
 
 A crash may happen after any step. The next holder of the lease marks everything that an
 interrupted writer has staged as dead, and the next sweep deletes dead numbers again.

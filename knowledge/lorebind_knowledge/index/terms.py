@@ -34,12 +34,12 @@ class _Term(Term[Passages]):
     ) -> None:
         super().__init__(passages, positions, weights)
         count = len(positions)
-        self._rarity = log1p((passages.count - count + 0.5) / (count + 0.5))
-        self.most = self._rarity * int(weights.max()) / MAX_WEIGHT * passages.longest / UNIT
+        self._idf = log1p((passages.count - count + 0.5) / (count + 0.5))
+        self.most = self._idf * int(weights.max()) / MAX_WEIGHT * passages.longest / UNIT
 
     def scores_at(self, places: NDArray[np.intp] | slice) -> NDArray[np.float64]:
         largest = self.passages.lengths[self.positions[places]] / UNIT
-        scores: NDArray[np.float64] = self._rarity / MAX_WEIGHT * self.weights[places] * largest
+        scores: NDArray[np.float64] = self._idf / MAX_WEIGHT * self.weights[places] * largest
         return scores
 
 

@@ -83,8 +83,8 @@ def documents(view: View) -> dict[str, str]:
     seen = {uri: " ".join(chunk.id for chunk in view.document(uri)) for uri in _BEFORE}
     every = " ".join(filter(None, seen.values())).split()
     assert sorted(view.nearest(vector(_SLANT), 100).ids) == sorted(every)
-    worded = view.bm25_search("bread butter milk cheese", 100)
-    assert sorted(worded.ids) == sorted(every)
+    matching = view.bm25_search("bread butter milk cheese", 100)
+    assert sorted(matching.ids) == sorted(every)
     assert view.nearest(vector(_SLANT), 5, {"no": "passage"}).ids == []
     assert view.state.live == len(every)
     return seen

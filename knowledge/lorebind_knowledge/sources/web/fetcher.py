@@ -124,7 +124,7 @@ class Fetcher:
         """
         name = name or public_address(address)
         url = _parsed(address, name)
-        with nullcontext() if name == address and not self._headers else silence():
+        with nullcontext() if name == address and not self._headers else suppressed_logs():
             return await self._fetch(url, name, version)
 
     async def _fetch(self, url: httpx.URL, name: str, version: str) -> Content | None:
@@ -285,18 +285,18 @@ async def _send(client: httpx.AsyncClient, addresses: list[str], hop: _Hop) -> h
 _LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2")
 """httpx logs each address at INFO, httpcore the headers of each response at DEBUG."""
 
-_silent = ContextVar("silent", default=False)
+_suppresses = ContextVar("suppresses", default=False)
 
 
 @contextmanager
-def silence() -> Iterator[None]:
+def suppressed_logs() -> Iterator[None]:
     """Suppress the HTTP client's logs for this task and for tasks that it starts."""
     _listen()
-    token = _silent.set(True)
+    token = _suppresses.set(True)
     try:
         yield
     finally:
-        _silent.reset(token)
+        _suppresses.reset(token)
 
 
 @functools.cache
@@ -306,7 +306,7 @@ def _listen() -> None:
 
 
 def _passes(record: logging.LogRecord) -> bool:
-    return not _silent.get()
+    return not _suppresses.get()
 
 
 def _parsed(address: str, name: str) -> httpx.URL:

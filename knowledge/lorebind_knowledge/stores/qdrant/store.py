@@ -184,8 +184,8 @@ class QdrantStore(VectorStore):
 
     def _is_large(self, space: Partition) -> bool:
         """Return whether a space is searched with the approximate index."""
-        look_again, large = self._large.get(space.index_uid, (0.0, False))
-        if (now := time.monotonic()) >= look_again:
+        recount_at, large = self._large.get(space.index_uid, (0.0, False))
+        if (now := time.monotonic()) >= recount_at:
             large = self._count(space, exact=False) >= self._approximate_from
             self._large[space.index_uid] = now + _SECONDS_BETWEEN_LOOKS, large
         return large
