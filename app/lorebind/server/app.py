@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -87,12 +86,12 @@ def make_api(server: Server) -> FastAPI:
     app.include_router(chat_completions.router)
     app.include_router(overview.health)
     app.include_router(overview.router)
-    server.ahead.append(partial(_build_routes, app))
+    _build_routes(app)
     return app
 
 
 def _build_routes(app: FastAPI) -> None:
-    """Build what FastAPI builds in the first request, which then blocks all others."""
+    """Build what FastAPI would build in the first request, which would block all others."""
     scope = {"type": "http", "method": "GET", "path": "", "root_path": "", "headers": []}
     for route in app.routes:
         route.matches(dict(scope))

@@ -34,8 +34,6 @@ from lorebind_knowledge.extensions.prometheus import Prometheus
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lorebind.project import Project
     from lorebind.server.state.tokens import Rights
 
@@ -89,8 +87,6 @@ class Server:
         """Whether it is about to stop."""
         self.starting: asyncio.Task[None] | None = None
         """Ingests knowledge bases with `on_start`; its error is theirs."""
-        self.ahead: list[Callable[[], None]] = []
-        """Functions to call in a thread after the start, so that no request needs to wait."""
         self.preparing: asyncio.Task[None] | None = None
         """Does ahead what first requests would wait for. The server is ready before it is done."""
 
@@ -118,13 +114,19 @@ class Server:
         self.preparing = asyncio.create_task(self._prepare())
 
     async def _prepare(self) -> None:
-        for function in self.ahead:
-            await call(function)
-        await asyncio.gather(self.mcp.prepare(), *([self.jwts.prepare()] if self.jwts else []))
+        reading = [] if self.jwts is None else [self.jwts.prepare()]
+        await asyncio.gather(*reading, self._import_for_mcp())
 
-    async def _start(self) -> None:
+    async def _import_for_mcp(self) -> None:
+        await self._import_for_workflows()  # first, because the server is not ready before it
+        await self.mcp.prepare()
+
+    async def _import_for_workflows(self) -> None:
         if self.project.config.workflows:
             await call(_import_langgraph)
+
+    async def _start(self) -> None:
+        await self._import_for_workflows()
         if self.project.config.project.tenancy == "required":
             return  # the first search of each tenant ingests them
         for kb in self.project.config.project.knowledge_bases:
