@@ -11,7 +11,7 @@ from lorebind.server.problems import MCP, ProblemError
 from lorebind_config.errors import MissingDependencyError
 from lorebind_config.namespace import tenant
 from lorebind_config.plugins import import_extra
-from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.plumbing.bridge import call_daemon
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -82,8 +82,9 @@ class McpEndpoint:
     async def _started(self) -> StreamableHTTPSessionManager:
         async with self._starting:
             if self._manager is None:
-                # In a thread, because the first import takes a second.
-                self._manager = await call(self._made)
+                # In a thread, because the first import takes a second. No stop waits for it.
+                manager, self._changes = await call_daemon(self._made)
+                self._manager = manager
                 running = asyncio.Event()
                 # One task enters and leaves it, in a context without the tenant of this request.
                 self._running = asyncio.create_task(
@@ -92,16 +93,16 @@ class McpEndpoint:
                 await running.wait()
         return self._manager
 
-    def _made(self) -> StreamableHTTPSessionManager:
+    def _made(self) -> tuple[StreamableHTTPSessionManager, ListChanges]:
         import_extra("mcp", extra="mcp", purpose=MCP)
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
         from lorebind.mcp.list_changes import ListChanges
         from lorebind.mcp.server import make_server
 
-        self._changes = ListChanges()
         served = make_server(self._project, self._of_caller, self._log_failure, self._listen)
-        return StreamableHTTPSessionManager(served, json_response=True, stateless=True)
+        manager = StreamableHTTPSessionManager(served, json_response=True, stateless=True)
+        return manager, ListChanges()
 
     @asynccontextmanager
     async def _of_caller(self, context: Any) -> AsyncIterator[Project]:

@@ -31,7 +31,7 @@ from lorebind.server.workflow_runs import WorkflowRuns
 from lorebind_config.errors import LorebindError, MissingDependencyError
 from lorebind_config.namespace import tenant
 from lorebind_knowledge.extensions.prometheus import Prometheus
-from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.plumbing.bridge import call, call_daemon
 
 if TYPE_CHECKING:
     from lorebind.project import Project
@@ -123,7 +123,7 @@ class Server:
 
     async def _import_for_workflows(self) -> None:
         if self.project.config.workflows:
-            await call(_import_langgraph)
+            await call_daemon(_import_langgraph)  # stopping does not wait for it
 
     async def _start(self) -> None:
         await self._import_for_workflows()
