@@ -36,7 +36,7 @@ from lorebind.server.server import PREFIX
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Scope
 
     from lorebind.server.server import Server
 
@@ -92,7 +92,7 @@ def make_api(server: Server) -> FastAPI:
 
 def _build_routes(app: FastAPI) -> None:
     """Build what FastAPI would build in the first request, which would block all others."""
-    scope = {"type": "http", "method": "GET", "path": "", "root_path": "", "headers": []}
+    scope: Scope = {"type": "http", "method": "GET", "path": "", "root_path": "", "headers": []}
     for route in app.routes:
         route.matches(dict(scope))
 
