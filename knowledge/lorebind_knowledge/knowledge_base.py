@@ -54,7 +54,8 @@ class SearchableKnowledgeBase(ABC):
         **data: Any,
     ) -> None:
         """Send an event of this knowledge base to the extensions; see `Events.emit`."""
-        self.events.emit(hook, Event(self.id, run_id, data, self.namespace), texts)
+        if self.events.extensions:  # an ingest sends an event for each document
+            self.events.emit(hook, Event(self.id, run_id, data, self.namespace), texts)
 
 
 @dataclass(frozen=True, kw_only=True)

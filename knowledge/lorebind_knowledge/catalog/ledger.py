@@ -67,8 +67,10 @@ class DocumentEntry(NamedTuple):
     @property
     def textless(self) -> dict[str, int]:
         """The number of these parts by kind, such as `page`; empty if the row is damaged."""
+        if not self.textless_parts:  # of most documents: an ingest asks for each
+            return {}
         with suppress(ValueError, TypeError, AttributeError):
-            parts = json.loads(self.textless_parts or "{}").items()
+            parts = json.loads(self.textless_parts).items()
             return {kind: count for kind, count in parts if kind in PARTS and type(count) is int}
         return {}
 

@@ -80,11 +80,12 @@ class Enumeration:
         """
         number = len(self._sources)
         self._sources.append(source)
+        restores = hasattr(source, "restore")
         try:
             with _disk_errors():
                 self._db.executemany(
                     "insert or replace into listed values (?, ?, ?, ?, ?)",
-                    (self._row(number, item) for item in items),
+                    (self._row(number, item, restores) for item in items),
                 )
         except SourceError:
             self._db.execute("delete from listed where source = ?", [number])
@@ -92,9 +93,11 @@ class Enumeration:
         ((count,),) = self._db.execute("select count(*) from listed where source = ?", [number])
         return int(count)
 
-    def _row(self, number: int, item: SourceItem) -> tuple[bytes, int, str, bytes, int]:
+    def _row(
+        self, number: int, item: SourceItem, restores: bool
+    ) -> tuple[bytes, int, str, bytes, int]:
         at = -1
-        if not (item.token and hasattr(self._sources[number], "restore")):
+        if not (item.token and restores):
             at = len(self._items)
             self._items.append(item)
         return _encoded(item.uri), number, item.version, item.token, at

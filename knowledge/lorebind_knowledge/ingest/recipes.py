@@ -37,8 +37,8 @@ class Recipes:
             self._converters["html"] = f"{corpus.html_extractor} {version}"
         if corpus.pdf_tables:
             self._converters["pdf"] = f"pdfplumber {library_version('pdfplumber')}"
-        self._recipes: dict[tuple[str, ...], str] = {}
-        """Recipes by extension, which decides the language of source code, and by steps."""
+        self._recipes: dict[tuple[str | None, ...], str] = {}
+        """Recipes by source, format, extension and steps."""
 
     def of(self, uri: str, source: str, form: str | None = None) -> str:
         """Return the recipe of one document; for source code, with its language's chunking.
@@ -46,20 +46,27 @@ class Recipes:
         While its format is unknown, a document counts as HTML and as PDF, so that the source
         returns the content again when the conversion of these or the settings of OCR change.
         """
-        steps = self._corpus.steps.versions(uri)
-        key = (suffix_of(uri), *steps)
-        recipe = self._recipes.get(key, "")
-        if not recipe:
-            declared = self._corpus.chunker
-            chunker = declared.for_language(language_of(uri))
-            more = [newer_version(uri), chunker.fingerprint if chunker is not declared else ""]
-            more += steps
-            recipe = digest(self._shared, *more) if any(more) else self._shared
-            self._recipes[key] = recipe
+        suffix = suffix_of(uri)
+        steps = self._corpus.steps.versions(uri) if self._corpus.steps else ()
+        key = (source, form, suffix, *steps)
+        recipe = self._recipes.get(key)
+        if recipe is None:
+            recipe = self._recipes[key] = self._computed(uri, source, form, suffix, steps)
+        return recipe
+
+    def _computed(
+        self, uri: str, source: str, form: str | None, suffix: str, steps: tuple[str, ...]
+    ) -> str:
+        """Return a recipe: of the uri, only the extension and its language are in it."""
+        declared = self._corpus.chunker
+        chunker = declared.for_language(language_of(uri))
+        more = [newer_version(uri), chunker.fingerprint if chunker is not declared else ""]
+        more += steps
+        recipe = digest(self._shared, *more) if any(more) else self._shared
         for converted, converter in self._converters.items():
             if form in (None, converted):
                 recipe = digest(recipe, converter)
-        may_be_scan = (format_named(key[0]) or None if form is None else form) in (None, *SCANNED)
+        may_be_scan = (format_named(suffix) or None if form is None else form) in (None, *SCANNED)
         if may_be_scan and (ocr := self._scans.fingerprint(source)):
             recipe = digest(recipe, ocr)
         return recipe

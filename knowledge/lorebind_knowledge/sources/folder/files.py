@@ -320,9 +320,14 @@ class FileSource:
             states = [os.lstat(f"{self._home}/{each}") for each in paths]
         except (OSError, ValueError):
             return ""
-        is_read = states[0].st_size <= self._limit(path).size
-        is_read = is_read and all(stat.S_ISREG(status.st_mode) for status in states)
-        return _version(states, media_type) if is_read else ""
+        size = states[0].st_size
+        # No limit is lower than `max_bytes`, so the limit of most files need not be looked up.
+        if size > self.max_bytes and size > self._limit(path).size:
+            return ""
+        for status in states:
+            if not stat.S_ISREG(status.st_mode):
+                return ""
+        return _version(states, media_type)
 
     def _peek(self, path: str, size: int | None) -> bytes:
         try:
@@ -380,10 +385,13 @@ def _uri(name: bytes) -> str:
 
 def _version(states: Sequence[os.stat_result], media_type: str) -> str:
     """Return the version of a file that is read as this media type, perhaps with a sidecar."""
-    return media_type + "~".join(
+    return media_type + "~".join(map(_state, states))
+
+
+def _state(status: os.stat_result) -> str:
+    return (
         f"{status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}"
         f"-{status.st_ino:x}-{status.st_dev:x}"
-        for status in states
     )
 
 
