@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -193,7 +193,7 @@ def _documents(
 def _named(item: SourceItem, source: Source) -> SourceItem:
     """Return an item with the uri that it has in the ledger."""
     if item.uri.startswith(ADDED_SCHEME) and source.key != ADDED:
-        return replace(item, uri=f"./{item.uri}")
+        return item._replace(uri=f"./{item.uri}")
     return item
 
 

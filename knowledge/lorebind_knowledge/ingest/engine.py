@@ -349,14 +349,15 @@ class _Run:
                 )
                 rows.append(failed)
             elif document.action == "unchanged":
-                now = entry._replace(
-                    source=document.source,
-                    version=document.version,
-                    recipe=document.recipe,
-                    modified=document.modified,
-                )
-                if now != entry or self._partial:  # it may have failed in a successor
-                    rows.append(now)
+                before = (entry.source, entry.version, entry.recipe, entry.modified)
+                now = (document.source, document.version, document.recipe, document.modified)
+                if now != before or self._partial:  # it may have failed in a successor
+                    source, version, recipe, modified = now
+                    rows.append(
+                        entry._replace(
+                            source=source, version=version, recipe=recipe, modified=modified
+                        )
+                    )
             else:
                 begun = entry._replace(
                     source=document.source, title=document.title, state="pending"

@@ -9,7 +9,6 @@ import sqlite3
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from lorebind_config.errors import SourceError, StoreError
@@ -128,7 +127,7 @@ class Enumeration:
             return self._items[at]
         source: Any = self._sources[number]
         item: SourceItem = source.restore(token)
-        return replace(item, uri=listed.uri, version=listed.version)
+        return item._replace(uri=listed.uri, version=listed.version)
 
     def compared(self, entries: Iterable[DocumentEntry]) -> Iterator[Listed]:
         """Yield all documents, sorted by uri, each with its row in the ledger.

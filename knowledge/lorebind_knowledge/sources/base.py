@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lorebind_config.errors import SourceError
 from lorebind_config.namespace import digest
@@ -150,8 +150,7 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, str | int)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceItem:
+class SourceItem(NamedTuple):
     """A document of a source: its uri, and how to read it."""
 
     uri: str

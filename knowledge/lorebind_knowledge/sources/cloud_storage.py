@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -368,7 +368,7 @@ class BucketSource:
         for name in sorted(items):
             public = f"{self.shown_prefix}{name[len(self.prefix) :]}"
             peek = None if name == self.prefix else items[name].peek
-            yield replace(items[name], uri=f"{self.address}/{public}", peek=peek)
+            yield items[name]._replace(uri=f"{self.address}/{public}", peek=peek)
 
     def _matches(self, name: str) -> bool:
         from wcmatch import glob

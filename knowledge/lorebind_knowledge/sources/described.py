@@ -55,7 +55,7 @@ class DescribedSource:
         is_async = iscoroutinefunction(read)
         read = self._reading(read, item.uri) if is_async else partial(self._read, read, item.uri)
         version = f"{item.version}{self._suffix}" if item.version else ""
-        return replace(item, read=read, version=version)
+        return item._replace(read=read, version=version)
 
     def _read(self, read: Callable[[str], Any], uri: str, version: str) -> Content | None:
         return self._described(read(self._own(version)), uri)

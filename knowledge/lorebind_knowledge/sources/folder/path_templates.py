@@ -75,7 +75,7 @@ class TemplatedFiles:
                     f"path: {uri} is a file; use a template for its folder, or for its name "
                     f"without the extension, and write the rest after it, as in {uri}.md"
                 )
-            yield replace(item, uri=uri)
+            yield item._replace(uri=uri)
         self.notices = getattr(files, "notices", [])
         self._listed = files, filled
 
@@ -83,7 +83,7 @@ class TemplatedFiles:
         """Return a listed item; see `SourceItem.token`."""
         files, filled = self._listed
         item: SourceItem = files.restore(token)
-        return replace(item, uri=_public_uri(item.uri, filled))
+        return item._replace(uri=_public_uri(item.uri, filled))
 
 
 class _Filled:
