@@ -7,7 +7,7 @@ another subject. The columns: MRR@10 by kind and in total; how often a right pas
 within 3 and 5; the difference in MRR from the question alone, with its 95 % interval (paired
 bootstrap); and the MRR of the switches after every third of the first turns, related or not.
 
-    python benchmarks/follow_ups.py [--embedder local|hashing]
+    python benchmarks/follow_ups.py [--embedder local|hashing] [--every N]
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--embedder", choices=("local", "hashing"), default="local")
-    embedder = {"id": "one", "provider": parser.parse_args().embedder}
+    parser.add_argument("--every", type=int, default=1, help="use every Nth conversation only")
+    arguments = parser.parse_args()
+    embedder = {"id": "one", "provider": arguments.embedder}
     declared: dict[str, Any] = {"name": "follow-ups", "embedders": [embedder]}
     declared["knowledge_bases"] = []
     declared["vector_dbs"] = [{"id": "scratch", "type": "memory"}]
@@ -69,7 +71,8 @@ def main() -> None:
     with Project.build(declared, root=ROOT) as project:
         for name in CORPORA:
             project.ingest(name)
-        compare(read(), cache(lambda kb, text: project.query(kb, text, top_k=50).matches))
+        few = read()[:: arguments.every]
+        compare(few, cache(lambda kb, text: project.query(kb, text, top_k=50).matches))
 
 
 def read() -> list[Conversation]:

@@ -111,9 +111,9 @@ def make_pages(folder: Path, pages: int) -> None:
     drawn = random.Random(1)
     words = " ".join(path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md")))
     vocabulary = [word for word in words.split() if word.isalnum()]
-    for number in range(pages // PAGES_PER_FILE):
-        with PdfPages(folder / f"{number}.pdf") as file:
-            for _ in range(PAGES_PER_FILE):
+    for first in range(0, pages, PAGES_PER_FILE):
+        with PdfPages(folder / f"{first}.pdf") as file:
+            for _ in range(min(PAGES_PER_FILE, pages - first)):
                 lines = (" ".join(drawn.choices(vocabulary, k=12)) for _ in range(LINES_PER_PAGE))
                 page = Figure(figsize=(8.3, 11.7))
                 page.text(0.05, 0.05, "\n".join(lines), fontsize=9)
