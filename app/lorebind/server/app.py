@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from starlette.routing import Route
 
 from lorebind.server.failures import answer_failures
@@ -66,7 +66,6 @@ def make_api(server: Server) -> FastAPI:
     describe(app)
     app.state.server = server
     answer_failures(app)
-    api = APIRouter(prefix=PREFIX)
     for routes in (  # the most frequent ones first, because FastAPI tries them in order
         answers,
         queries,
@@ -79,10 +78,9 @@ def make_api(server: Server) -> FastAPI:
         workflows,
         workflow_runs,
     ):
-        api.include_router(routes.router)
-    api.include_router(resources.bindings)
-    api.include_router(overview.callers)
-    app.include_router(api)
+        app.include_router(routes.router, prefix=PREFIX)
+    app.include_router(resources.bindings, prefix=PREFIX)
+    app.include_router(overview.callers, prefix=PREFIX)
     app.include_router(chat_completions.router)
     app.include_router(overview.health)
     app.include_router(overview.router)
