@@ -133,6 +133,7 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     from lorebind_knowledge.plumbing.tokenizing import encode
 
     encode("o200k_base", "")  # reading the encoding takes half a second, once per process
+    _build_models()
     gc.freeze()  # programs would scan, and so copy, all objects of the libraries
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listener = socket.socket(socket.AF_UNIX)
@@ -177,12 +178,22 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     os._exit(code)
 
 
+def _build_models() -> None:
+    """Build what pydantic would build in every program: the validators of our declarations."""
+    from pydantic import BaseModel
+
+    models = list(BaseModel.__subclasses__())
+    for model in models:
+        models += model.__subclasses__()
+        if model.__module__.startswith("lorebind"):
+            model.model_rebuild(raise_errors=False)
+
+
 def _stay_on_one_processor() -> None:
-    """Pin each test worker to one processor, as threads of a model busy-wait for each other."""
+    """Pin each program to one processor, as threads of a model busy-wait for each other."""
     if hasattr(os, "sched_setaffinity"):
         processors = sorted(os.sched_getaffinity(0))
-        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-        os.sched_setaffinity(0, {processors[worker % len(processors)]})
+        os.sched_setaffinity(0, {processors[os.getpid() // 2 % len(processors)]})
 
 
 def _run(arguments: list[str]) -> int:
