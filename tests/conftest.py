@@ -20,6 +20,7 @@ import lorebind  # noqa: F401 - registers the built-in kinds
 from lorebind_knowledge.extensions import logging as log_records
 
 from .app.forked_python import OF_COMMANDS, ForkedPython
+from .app.loaded_models import load_once
 from .density import examples
 from .in_memory import folder_in_memory
 from .postgres import (
@@ -105,6 +106,13 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the trusted projects of tests apart from those of the user."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOREBIND_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def models_loaded_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        load_once(patch.setattr)
         yield
 
 

@@ -134,6 +134,8 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
 
     encode("o200k_base", "")  # reading the encoding takes half a second, once per process
     _build_models()
+    if "onnxruntime" in libraries:
+        import_module("loaded_models").load_now()
     gc.freeze()  # programs would scan, and so copy, all objects of the libraries
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listener = socket.socket(socket.AF_UNIX)

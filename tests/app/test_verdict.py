@@ -33,7 +33,7 @@ QUESTIONS = (
     *("How long is the old key valid?", "Who pays for the train?", "Which key is this song in?"),
     *("What is the capital of France?", "How do I bake bread?", "Who won the match last night?"),
 )
-KS = range(1, 9)
+KS = (1, 3, 8)
 WORKFLOW = {
     "id": "reply",
     "input": {"question": {"type": "string"}},
