@@ -174,7 +174,8 @@ class ChatRequest(Body):
         form = self.response_format or {"type": "text"}
         if form.get("type") not in ("text", "json_schema"):
             hint = "send a json_schema"
-            raise refused(f"{form.get('type')!r} is not supported", hint, "response_format")
+            detail = f"the response_format {form.get('type')!r} is not supported"
+            raise refused(detail, hint, "response_format")
         return self
 
     @property
