@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from anyio import BrokenResourceError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lorebind.server.middleware.callers import Callers
@@ -442,19 +443,26 @@ async def test_who_goes_away_ends_the_work(tokens: Tokens) -> None:
     assert ended.is_set()
 
 
+LEFT = ExceptionGroup("a client has left its stream", [BrokenResourceError()])
+
+
+@pytest.mark.parametrize("error", [RuntimeError("hidden words"), LEFT])
 @pytest.mark.parametrize("has_begun", [False, True])
-async def test_mistakes_are_told_to_the_log_only(tokens: Tokens, has_begun: bool) -> None:
+async def test_mistakes_are_told_to_the_log_only(
+    tokens: Tokens, error: Exception, has_begun: bool
+) -> None:
     failures: Failures = []
 
     async def broken(send: Send) -> None:
         if has_begun:
             await begin(send)
-        raise RuntimeError("hidden words")
+        raise error
 
     status, _, body = await send(door(answering(broken), tokens, failures))
     assert status == (200 if has_begun else 500)
     assert b"hidden words" not in body
-    assert [str(error) for _, error in failures] == ["hidden words"]
+    is_logged = not (has_begun and error is LEFT)
+    assert [logged for _, logged in failures] == [error] * is_logged
 
 
 async def test_a_stopping_server_refuses(tokens: Tokens) -> None:

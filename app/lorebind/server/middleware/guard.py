@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from anyio import BrokenResourceError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -129,6 +130,8 @@ class RequestGuard:
         except ClientDisconnect:  # nobody waits for the answer
             return
         except Exception as error:  # a bug in Lorebind or in the project's code
+            if state.begun.is_set() and _is_disconnect(error):
+                return
             self._log_failure(f"request {state.request_id} failed", error, state.sent())
             await state.refuse(problem_of(error))
 
@@ -252,6 +255,11 @@ class _RequestState:
             "caller": self.caller,
         }
         log.info("%s", json.dumps(entry), extra={"event": "request", **entry})
+
+
+def _is_disconnect(error: Exception) -> bool:
+    """Return whether a client has left a stream of events, which FastAPI raises as an error."""
+    return isinstance(error, ExceptionGroup) and error.split(BrokenResourceError)[1] is None
 
 
 _AGAIN = {"Retry-After": str(RETRY_SECONDS)}
