@@ -146,13 +146,13 @@ def place_of(metadata: Mapping[str, Any]) -> str:
 
 def named_place(metadata: Mapping[str, Any]) -> str:
     """Return a more precise location than lines, if known: `page 4`, `rows 2-40`, `00:12:03`."""
+    scanned = " (scanned)" if metadata.get("scanned") is True else ""
     # LangChain's loaders count pages from 0; `page_label` is the number printed on the page.
     if (page := metadata.get("page_label") or metadata.get("page")) is not None:
         last = metadata.get("page_end")
-        scanned = " (scanned)" if metadata.get("scanned") is True else ""
         return f"page {page}{scanned}" if last is None else f"pages {page}-{last}{scanned}"
     if (locator := metadata.get("locator")) is not None:
-        return str(locator)
+        return f"{locator}{scanned}"
     if (time := metadata.get("time_start")) is not None:
         return time if isinstance(time, str) else _clock(time)
     return ""

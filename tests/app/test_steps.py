@@ -255,7 +255,7 @@ def test_a_document_whose_step_fails_fails_alone(root: Path, function: str, reas
         ({"records": [Record(0, {1: 2})]}, "metadata that is not a mapping"),  # type: ignore[dict-item]
         ({"anchors": [Anchor(0, "sheet", "a\0")]}, "an anchor 1 with characters that databases"),
         ({"anchors": [Anchor(0, "page", "iv")]}, "a page named 'iv', which is not a number"),
-        ({"scanned": None}, "a NoneType as scanned"),
+        ({"scanned": None}, "scanned that are not Scan"),
     ],
 )
 def test_malformed_results_are_refused(root: Path, changes: dict[str, Any], reason: str) -> None:

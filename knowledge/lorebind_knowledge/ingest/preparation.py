@@ -22,7 +22,7 @@ from lorebind_knowledge.ingest.metadata import (
 )
 from lorebind_knowledge.ingest.prepared import PreparedDocument
 from lorebind_knowledge.ingest.recipes import Recipes, signature_of
-from lorebind_knowledge.ingest.scans import SCANNED, Scans
+from lorebind_knowledge.ingest.scans import RECOGNIZED, Scans
 from lorebind_knowledge.ingest.textless import check_text, is_refused
 from lorebind_knowledge.loaders.base import declared_title, title_of
 from lorebind_knowledge.loaders.process.readers import Readers
@@ -266,7 +266,7 @@ class _Preparer:
             if reason := refused or corpus.loading.exceeded.get(key, ""):
                 return _failed(document, DocumentLimitError(reason), refused=key)
         read = self._planned.document(uri, signature) if self._planned else None
-        if read is not None and form in SCANNED:  # a plan recognizes no page
+        if read is not None and form in RECOGNIZED:  # a plan recognizes no page
             self._scans.forget(uri)
         if isinstance(read, PreparedDocument):
             return replace(
@@ -284,11 +284,15 @@ class _Preparer:
             begin: Callable[..., Future[LoadedDocument]] = self._readers.begin
             kind, html = content.media_type, corpus.html_extractor
             tables, declared = corpus.pdf_tables, content.declared
+            pictures = self._scans.reads_pictures(source)
             loaded = begin_load(
-                content.data, uri, kind, begin, html, tables=tables, declared=declared
+                *(content.data, uri, kind, begin, html),
+                tables=tables,
+                declared=declared,
+                pictures=pictures,
             )
         size = len(content.data)
-        about = content if form in SCANNED else replace(content, data=b"")
+        about = content if form in RECOGNIZED else replace(content, data=b"")
         reading = _Reading(document, uri, signature, about, size, loaded)
         return reading if isinstance(loaded, Future) else self._finish(reading)
 

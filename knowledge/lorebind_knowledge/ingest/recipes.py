@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lorebind_config.namespace import digest
 from lorebind_knowledge.ingest.chunks import recipe_of
 from lorebind_knowledge.ingest.metadata import signed_metadata
-from lorebind_knowledge.ingest.scans import SCANNED
+from lorebind_knowledge.ingest.scans import RECOGNIZED
 from lorebind_knowledge.loaders.base import suffix_of
 from lorebind_knowledge.loaders.formats import format_named
 from lorebind_knowledge.loaders.registry import library_version, newer_version
@@ -66,7 +66,8 @@ class Recipes:
         for converted, converter in self._converters.items():
             if form in (None, converted):
                 recipe = digest(recipe, converter)
-        may_be_scan = (format_named(suffix) or None if form is None else form) in (None, *SCANNED)
+        formats = (None, *RECOGNIZED)
+        may_be_scan = (format_named(suffix) or None if form is None else form) in formats
         if may_be_scan and (ocr := self._scans.fingerprint(source)):
             recipe = digest(recipe, ocr)
         return recipe

@@ -1,6 +1,6 @@
-"""Recognize the text of scanned pages while documents are ingested.
+"""Recognize the text of scanned pages and of pictures within documents during an ingest.
 
-Pictures of pages are drawn by the processes that read documents. One process of its own recognizes
+Pictures are drawn by the processes that read documents. One process of its own recognizes
 their text, because that takes much more memory and time.
 """
 
@@ -14,9 +14,11 @@ from lorebind_config.declarations.sources import LoadingDeclaration, OcrSettings
 from lorebind_config.errors import MissingDependencyError, SourceError
 from lorebind_config.namespace import digest
 from lorebind_knowledge.catalog.recognized import RecognizedPage
-from lorebind_knowledge.loaders.base import parts_in_words, ranges
 from lorebind_knowledge.loaders.formats import can_recognize
+from lorebind_knowledge.loaders.parts import parts_in_words, ranges
 from lorebind_knowledge.loaders.process.readers import Readers
+from lorebind_knowledge.loaders.registry import WITH_PICTURES
+from lorebind_knowledge.loaders.scans.embedded import count_pictures, with_pictures
 from lorebind_knowledge.loaders.scans.pages import with_pages
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 SCANNED = ("pdf", "image")
 """The formats whose pages can be drawn."""
+RECOGNIZED = (*SCANNED, *WITH_PICTURES)
+"""The formats in which text is recognized."""
 
 _LIMITS = LoadingDeclaration(max_memory="1500 MiB", max_seconds=60, processes=1)
 """A page takes up to 1.1 GB, and with two free processors about seven seconds."""
@@ -78,9 +82,9 @@ class Scans:
     def complete(
         self, document: LoadedDocument, data: bytes, uri: str, source: str
     ) -> tuple[LoadedDocument, int]:
-        """Return a document with the texts of its scanned pages.
+        """Return a document with the texts of its scanned pages, or of the pictures within it.
 
-        A page that cannot be recognized stays without text; then the report has a notice.
+        If one cannot be recognized, it stays without text, and the report has a notice.
 
         Args:
             document: the document as its loader returned it.
@@ -97,8 +101,11 @@ class Scans:
         """
         settings = self._settings(source)
         pages = self._pages(document, settings)
+        kind, fill = (
+            ("page", with_pages) if document.format in SCANNED else ("image", with_pictures)
+        )
         stores = not self._corpus.steps.versions(uri)
-        if document.format in SCANNED and not self._plans and not (pages and stores):
+        if document.format in RECOGNIZED and not self._plans and not (pages and stores):
             self.forget(uri)
         if not pages:
             return document, 0
@@ -106,15 +113,15 @@ class Scans:
             if self._corpus.settings_of(source).ocr is None:
                 return document, 0
             raise MissingDependencyError(
-                f"{uri}: has {parts_in_words({'page': len(pages)})} to recognize, as declared by "
+                f"{uri}: has {parts_in_words({kind: len(pages)})} to recognize, as declared by "
                 "`ocr` of its source; "
                 "install what it needs with: pip install 'lorebind[ocr]'"
             )
         if self._plans:
-            return document, len(pages)
+            return fill(document, {}, uri), len(pages)
         drawn = self._pictures(document.format, data, uri, pages)
         texts, failures = self._recognized(drawn, uri, settings, stores=stores)
-        complete = with_pages(document, texts, uri)
+        complete = fill(document, texts, uri)
         if failures and not complete.text.strip():
             raise failures[min(failures)]
         by_reason = defaultdict(list)
@@ -122,7 +129,7 @@ class Scans:
             by_reason[str(error).removeprefix(f"{uri}: ")].append(page)
         if failures:
             reasons = (
-                f"page {ranges(some)}: the text is not recognized: {reason}"
+                f"{kind} {ranges(some)}: the text is not recognized: {reason}"
                 for reason, some in by_reason.items()
             )
             self._corpus.unrecognized.add(f"{uri}, {'; '.join(reasons)}")
@@ -143,6 +150,11 @@ class Scans:
             return None
         return self._store.get(self._namespace, digest(picture, self._models_of(settings)))
 
+    def reads_pictures(self, source: str) -> bool:
+        """Return whether pictures within documents are recognized, or fail without the extra."""
+        declared = self._corpus.settings_of(source).ocr
+        return self._settings(source).when != "never" and (can_recognize() or declared is not None)
+
     def reads_every_page(self, source: str) -> bool:
         """Return whether pages with a text layer are recognized too."""
         return self._settings(source).when == "always"
@@ -155,8 +167,10 @@ class Scans:
         return self._corpus.settings_of(source).ocr or _ANY_SETTINGS
 
     def _pages(self, document: LoadedDocument, settings: OcrSettings) -> Sequence[int]:
-        if document.format not in SCANNED or settings.when == "never":
+        if document.format not in RECOGNIZED or settings.when == "never":
             return ()
+        if document.format not in SCANNED:
+            return range(1, min(count_pictures(document), settings.max_pages) + 1)
         every = [int(anchor.name) for anchor in document.anchors]
         pages = every if settings.when == "always" else document.textless_pages
         return pages[: settings.max_pages]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.base import parts_in_words, ranges
+from lorebind_knowledge.loaders.parts import parts_in_words, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

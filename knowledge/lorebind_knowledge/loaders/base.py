@@ -47,7 +47,6 @@ MOST_HEADER_LINES = 3
 """Maximum number of lines of a header; one that has more is only its last lines."""
 
 _BLOCK = 2**16
-_MOST_RANGES = 10
 
 PARTS = ("page", "slide", "sheet", "chapter", "cell", "image")
 """The parts of documents that are counted if they have no text."""
@@ -94,6 +93,13 @@ class Cue(NamedTuple):
     end: int
     time_start: float
     time_end: float
+
+
+class Scan(NamedTuple):
+    """A part of the text that OCR has recognized."""
+
+    start: int
+    end: int
 
 
 class Anchor(NamedTuple):
@@ -146,8 +152,8 @@ class LoadedDocument:
     """`author`, `created`, `modified` and `language`, as `properties_of` returns them."""
     body_end: int | None = None
     """End of the indexed part; None for the end of the text."""
-    scanned: frozenset[int] = frozenset()
-    """The pages whose text OCR has recognized."""
+    scanned: tuple[Scan, ...] = ()
+    """Ordered by start; empty if OCR has recognized nothing."""
     _computed: dict[Callable[..., Any], tuple[tuple[Any, ...], Any]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -228,6 +234,7 @@ class LoadedDocument:
             cues=tuple(cues),
             tables=tuple(Table(*map(moved, table)) for table in self.tables),
             records=tuple(row._replace(start=moved(row.start)) for row in self.records),
+            scanned=tuple(Scan(*map(moved, scan)) for scan in self.scanned),
             body_start=moved(self.body_start),
             body_end=None if self.body_end is None else moved(self.body_end),
         )
@@ -264,7 +271,11 @@ class LoadedDocument:
     def span(self, start: int, end: int) -> Span:
         """Return the span of `text[start:end]`: its lines, and its parts and times if known."""
         first, last = self._line(start), self._line(max(start, end - 1))
-        return Span(start, end, first, last, **self._parts(start, end), **self._times(start, end))
+        parts = {**self._parts(start, end), **self._times(start, end)}
+        after = bisect.bisect_left(self.scanned, end, key=lambda scan: scan.start)
+        if after and self.scanned[after - 1].end > start:
+            parts["scanned"] = True
+        return Span(start, end, first, last, **parts)
 
     def _line(self, offset: int) -> int:
         return bisect.bisect_left(self._once(line_ends, self.text), offset) + 1
@@ -295,9 +306,7 @@ class LoadedDocument:
             return {}
         if first.kind == "page":
             page, last_page = int(first.name), int(final.name)
-            parts = {"page": page} | ({} if first is final else {"page_end": last_page})
-            scanned = not self.scanned.isdisjoint(range(page, last_page + 1))
-            return parts | ({"scanned": True} if scanned else {})
+            return {"page": page} | ({} if first is final else {"page_end": last_page})
         return {"locator": joined_locator(self._locator(first, start), self._locator(final, last))}
 
     def _anchor_at(self, offset: int) -> Anchor | None:
@@ -480,18 +489,3 @@ def joined(lines: Iterable[str], uri: str, *, separator: str = "\n") -> str:
     if waiting:
         blocks.append(separator.join(waiting))
     return separator.join(blocks)
-
-
-def parts_in_words(parts: Mapping[str, int]) -> str:
-    """Return counts of parts as a list: `3 pages, 1 image`."""
-    return ", ".join(f"{count:,} {kind}{'s' * (count != 1)}" for kind, count in parts.items())
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Return ascending numbers as ranges, at most ten of them: `2, 4-6`."""
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        first = runs.pop()[0] if runs and runs[-1][1] == number - 1 else number
-        runs.append((first, number))
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
-    return ", ".join([*texts[:_MOST_RANGES], *(["…"] if len(texts) > _MOST_RANGES else [])])

@@ -16,6 +16,9 @@ from lorebind_knowledge.loaders.base import (
     title_of,
 )
 
+PICTURE = "\N{OBJECT REPLACEMENT CHARACTER}"
+"""A block that stands for a picture."""
+
 
 class DocumentBuilder:
     """Collects blocks of text, separated by blank lines, and what starts with them."""
@@ -36,6 +39,13 @@ class DocumentBuilder:
         if header_rows and len(self.tables) < MOST_TABLES:
             header = "\n".join(block.split("\n", header_rows)[:header_rows])
             self.tables.append(Table(self.at, self.at + len(header), self.at + len(block)))
+        self._append(block.replace(PICTURE, " "))
+
+    def add_picture(self) -> None:
+        """Add a mark where a picture is, in place of its text."""
+        self._append(PICTURE)
+
+    def _append(self, block: str) -> None:
         self._blocks.append(block)
         self.at += len(block) + 2
 

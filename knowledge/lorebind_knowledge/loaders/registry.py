@@ -8,7 +8,7 @@ import importlib.metadata
 import pkgutil
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_config import plugins
 from lorebind_config.document_sizes import IMAGES
@@ -56,6 +56,8 @@ _TEXT = {
 """The loaders of texts, imported at their first document: an unchanged folder needs none."""
 _WITH_FIELDS = ("csv", "json", "jsonl")
 """Those of formats with columns or keys, which a source can declare to be metadata."""
+WITH_PICTURES = ("docx", "pptx")
+"""The formats whose pictures can be recognized."""
 _OLDER = (".doc", ".ppt", ".xls")
 
 _IMAGE = re.compile(rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff|II\*\0|MM\0\*|RIFF.{4}WEBP", re.DOTALL)
@@ -125,12 +127,14 @@ def begin_load(
     *,
     tables: bool = False,
     declared: SourceMetadata | None = None,
+    pictures: bool = False,
 ) -> LoadedDocument | T:
     """Load a document from its bytes, or begin to if its format is one of `worker.FORMATS`.
 
     Args:
         data, uri, media_type, extractor, tables, declared: see `load_document`, which also lists
             the exceptions.
+        pictures: whether pictures within documents are marked by `PICTURE`, see `with_pictures`.
         begin: called with the format, the data, the uri and options of the loader; its result is
             returned.
     """
@@ -156,7 +160,10 @@ def begin_load(
         if not data:
             raise SourceError(f"{uri}: is empty; download or save it again")
         form = "pdf_tables" if form == "pdf" and tables else form
-        return begin(form, data, uri, **(_columns(declared) if form == "xlsx" else {}))
+        options: dict[str, Any] = _columns(declared) if form == "xlsx" else {}
+        if form in WITH_PICTURES and pictures:
+            options["pictures"] = True
+        return begin(form, data, uri, **options)
     content, encoding = decode(data, uri, charset)
     more = [declared] if form in _WITH_FIELDS else []
     document: LoadedDocument = pkgutil.resolve_name(_TEXT[form])(content, uri, *more)

@@ -19,6 +19,7 @@ from lorebind_knowledge.loaders.base import (
     Heading,
     LoadedDocument,
     Record,
+    Scan,
     Table,
     joined,
     misnamed_page,
@@ -40,7 +41,6 @@ _FIELDS: dict[str, Any] = {
     **dict.fromkeys(("omitted", "properties"), Mapping),
     "body_start": int,
     "body_end": int | None,
-    "scanned": frozenset,
 }
 _MARKS: dict[str, tuple[Any, ...]] = {
     "headings": (Heading, int, int, str),
@@ -48,9 +48,10 @@ _MARKS: dict[str, tuple[Any, ...]] = {
     "cues": (Cue, int, int, int | float, int | float),
     "tables": (Table, int, int, int),
     "records": (Record, int, Mapping),
+    "scanned": (Scan, int, int),
 }
 """The types of the marks of a document, and of their values, which begin with an offset."""
-_SEVERAL_OFFSETS = {"cues": 2, "tables": 3}
+_SEVERAL_OFFSETS = {"cues": 2, "tables": 3, "scanned": 2}
 """The number of these offsets, where a mark has more than one."""
 
 MOST_PARTS = 100_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from lorebind_knowledge.loaders.base import (
@@ -14,7 +14,12 @@ from lorebind_knowledge.loaders.base import (
     well_formed,
 )
 from lorebind_knowledge.loaders.builder import DocumentBuilder
-from lorebind_knowledge.loaders.office.packages import core_properties, reading_package
+from lorebind_knowledge.loaders.office.packages import (
+    core_properties,
+    has_picture,
+    pictures_of,
+    reading_package,
+)
 from lorebind_knowledge.loaders.tables import header_rows
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -34,10 +39,12 @@ _SILENT = {
     f"{_W}rPr",
     "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # repeats the content
 }
+_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _PICTURES = {
-    "{http://schemas.openxmlformats.org/drawingml/2006/main}blip",
-    "{urn:schemas-microsoft-com:vml}imagedata",
+    "{http://schemas.openxmlformats.org/drawingml/2006/main}blip": f"{_R}embed",
+    "{urn:schemas-microsoft-com:vml}imagedata": f"{_R}id",
 }
+"""Elements with pictures, and their attributes that name the picture's part."""
 _HEADING_NAME = re.compile(r"(?i)head(?:ing)? ?(?:([1-9])|([a-h]))")
 _TITLE_NAME = re.compile(r"(?i)(?:chapter ?|document ?)?title")
 _CODE_NAME = re.compile(r"(?i)(?>.*(?:code|preformatted|listing|source))(?!.*(?:caption|label)).*")
@@ -46,8 +53,8 @@ _DEFAULT_TITLE = "Word Document"
 """The title that python-docx writes into new documents."""
 
 
-def load_docx(data: bytes, uri: str) -> LoadedDocument:
-    """Load a Word document.
+def load_docx(data: bytes, uri: str, *, pictures: bool = False) -> LoadedDocument:
+    """Load a Word document; with `pictures`, each that `docx_pictures` returns is a block.
 
     Headings are recognized by their styles. List items begin with `- `, and table rows have the
     form `a | b`.
@@ -60,15 +67,41 @@ def load_docx(data: bytes, uri: str) -> LoadedDocument:
     builder = DocumentBuilder(uri)
     with reading_package(data, uri, "Word document"):
         document = docx.Document(io.BytesIO(data))
-        for text, level, _, header in _blocks(document):
+        for text, level, kind, header in _blocks(document, pictures=pictures):
+            if kind == "picture":
+                builder.add_picture()
+                continue
             if level:
                 builder.headings.append(Heading(builder.at, level, " ".join(text.split())))
             builder.add(text, header)
-        pictures = _outermost(document.element.body, _PICTURES, lambda tag: tag not in _SILENT)
-        builder.omitted["image"] = sum(1 for _ in pictures)
+        builder.omitted["image"] = sum(1 for _ in _pictures(document.element.body))
         title = well_formed(" ".join(str(document.core_properties.title or "").split()))
         properties = core_properties(document.core_properties)
     return builder.document("docx", "" if title == _DEFAULT_TITLE else title, properties)
+
+
+def docx_pictures(data: bytes, uri: str, pages: Sequence[int]) -> list[bytes]:
+    """Return pictures within a Word document by their numbers, see `pictures_of`."""
+    import docx
+
+    with reading_package(data, uri, "Word document"):
+        document = docx.Document(io.BytesIO(data))
+        elements = itertools.chain.from_iterable(map(_pictures, _elements(document)))
+        parts = [part for each in elements if has_picture(part := _part(document, each))]
+        return pictures_of(parts, uri, pages)
+
+
+def _pictures(element: Any) -> Iterator[Any]:
+    return _outermost(element, _PICTURES, lambda tag: tag not in _SILENT)
+
+
+def _part(document: Any, picture: Any) -> Any:
+    """Return the part of a picture; None if the file does not contain it."""
+    return document.part.related_parts.get(picture.get(_PICTURES[picture.tag]))
+
+
+def _elements(document: Any) -> Iterator[Any]:
+    return _outermost(document.element.body, _BLOCKS, _AROUND_BLOCKS.__contains__)
 
 
 class _Block(NamedTuple):
@@ -78,12 +111,12 @@ class _Block(NamedTuple):
     level: int = 0
     """The heading level; 0 if it is no heading."""
     kind: str = ""
-    """`item`, `code`, `table` or empty."""
+    """`item`, `code`, `table`, `picture` or empty."""
     header_rows: int = 0
 
 
-def _blocks(document: Any) -> Iterator[_Block]:
-    """Yield each block that is not empty.
+def _blocks(document: Any, *, pictures: bool) -> Iterator[_Block]:
+    """Yield each block that is not empty; with `pictures`, each picture is one.
 
     Neighboring list items form one block, as do neighboring lines of code.
     """
@@ -91,7 +124,8 @@ def _blocks(document: Any) -> Iterator[_Block]:
         style.get(f"{_W}styleId"): style
         for style in document.styles.element.iterchildren(f"{_W}style")
     }
-    for kind, group in itertools.groupby(_lines(document, styles), lambda line: line.kind):
+    lines = _lines(document, styles, pictures=pictures)
+    for kind, group in itertools.groupby(lines, lambda line: line.kind):
         if kind == "code":
             code = "\n".join(line.text.rstrip() for line in group)
             blocks = [_Block(code.strip("\n"))]
@@ -101,20 +135,23 @@ def _blocks(document: Any) -> Iterator[_Block]:
         else:
             blocks = [line._replace(text=line.text.strip()) for line in group]
         for block in blocks:
-            if block.text.strip():
+            if block.text.strip() or block.kind == "picture":
                 yield block
 
 
-def _lines(document: Any, styles: dict[str, Any]) -> Iterator[_Block]:
-    """Yield paragraphs and tables."""
-    for element in _outermost(document.element.body, _BLOCKS, _AROUND_BLOCKS.__contains__):
+def _lines(document: Any, styles: dict[str, Any], *, pictures: bool) -> Iterator[_Block]:
+    """Yield paragraphs and tables, each with its pictures below."""
+    for element in _elements(document):
         if element.tag == f"{_W}tbl":
             yield _table(element)
-            continue
-        properties = element.find(f"{_W}pPr")
-        style = styles.get(_value(properties, "pStyle"))
-        level = _outline_level(properties) or _style_level(style, styles)
-        yield _Block(_text(element), level, "" if level else _kind(properties, style))
+        else:
+            properties = element.find(f"{_W}pPr")
+            style = styles.get(_value(properties, "pStyle"))
+            level = _outline_level(properties) or _style_level(style, styles)
+            yield _Block(_text(element), level, "" if level else _kind(properties, style))
+        for picture in _pictures(element) if pictures else ():
+            if has_picture(_part(document, picture)):
+                yield _Block("", kind="picture")
 
 
 def _value(parent: Any, tag: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lorebind_config.document_sizes import IMAGES
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.properties import properties_of
 
@@ -62,6 +63,28 @@ def core_properties(core: Any) -> dict[str, Any]:
     """Return the properties of an Office document, from the object of the library that read it."""
     author = getattr(core, "author", None) or getattr(core, "creator", None)
     return properties_of(author, core.created, core.modified, core.language)
+
+
+def pictures_of(parts: Sequence[Any], uri: str, numbers: Sequence[int]) -> list[bytes]:
+    """Return pictures within a document as PNG, scaled down; see `image_pictures`.
+
+    Args:
+        parts: the parts of all its pictures, see `has_picture`.
+        uri: the document's.
+        numbers: which of them, from 1.
+
+    Raises:
+        SourceError: one is broken or too large.
+    """
+    from lorebind_knowledge.loaders.scans.pictures import check_pages, image_pictures  # rarely
+
+    check_pages(numbers, len(parts), uri)
+    return [image_pictures(parts[number - 1].blob, uri, [1])[0] for number in numbers]
+
+
+def has_picture(part: Any) -> bool:
+    """Return whether a part is an image whose text can be recognized."""
+    return getattr(part, "content_type", "") in IMAGES
 
 
 @contextlib.contextmanager

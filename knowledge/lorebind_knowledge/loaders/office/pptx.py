@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lorebind_config.plugins import import_extra
@@ -15,15 +15,25 @@ from lorebind_knowledge.loaders.base import (
     well_formed,
 )
 from lorebind_knowledge.loaders.builder import DocumentBuilder
-from lorebind_knowledge.loaders.office.packages import core_properties, reading_package
+from lorebind_knowledge.loaders.office.packages import (
+    core_properties,
+    has_picture,
+    pictures_of,
+    reading_package,
+)
 from lorebind_knowledge.loaders.tables import header_rows
 
 _DEFAULT_TITLE = "PowerPoint Presentation"
 """The title that PowerPoint and python-pptx write into presentations without a title."""
 
 
-def load_pptx(data: bytes, uri: str) -> LoadedDocument:
-    """Load a presentation.
+_EMPTY = ("", 0)
+_A_PICTURE = ("", -1)
+"""These two instead of a text and the number of its header rows."""
+
+
+def load_pptx(data: bytes, uri: str, *, pictures: bool = False) -> LoadedDocument:
+    """Load a presentation; with `pictures`, each that `pptx_pictures` returns is a block.
 
     Shapes are separated by a blank line, table rows have the form `a | b`, and notes begin with
     `Notes: `.
@@ -37,8 +47,8 @@ def load_pptx(data: bytes, uri: str) -> LoadedDocument:
     with reading_package(data, uri, "PowerPoint presentation"):
         presentation = pptx.Presentation(io.BytesIO(data))
         for number, slide in enumerate(presentation.slides, 1):
-            heading, texts = _slide(slide)
-            blocks = [block for block in ((heading, 0), *texts) if block[0]]
+            heading, texts = _slide(slide, pictures=pictures)
+            blocks = [block for block in ((heading, 0), *texts) if block != _EMPTY]
             if heading:
                 builder.headings.append(Heading(builder.at, 1, heading))
             if blocks:
@@ -46,14 +56,33 @@ def load_pptx(data: bytes, uri: str) -> LoadedDocument:
             else:
                 builder.omitted["slide"] += 1
             builder.omitted["image"] += sum(map(_is_picture, _shapes(slide.shapes)))
-            for text, header in blocks:
-                builder.add(text, header)
+            for block in blocks:
+                if block == _A_PICTURE:
+                    builder.add_picture()
+                else:
+                    builder.add(*block)
         title = as_title(str(presentation.core_properties.title or ""))
         properties = core_properties(presentation.core_properties)
     return builder.document("pptx", "" if title == _DEFAULT_TITLE else title, properties)
 
 
-def _slide(slide: Any) -> tuple[str, list[tuple[str, int]]]:
+def pptx_pictures(data: bytes, uri: str, pages: Sequence[int]) -> list[bytes]:
+    """Return pictures within a presentation by their numbers, see `pictures_of`."""
+    pptx = import_extra("pptx", extra="office", purpose="reading .pptx files")
+    with reading_package(data, uri, "PowerPoint presentation"):
+        slides = pptx.Presentation(io.BytesIO(data)).slides
+        shapes = ((slide, shape) for slide in slides for shape in _shapes(slide.shapes))
+        parts = [part for each in shapes if has_picture(part := _part(*each))]
+        return pictures_of(parts, uri, pages)
+
+
+def _part(slide: Any, shape: Any) -> Any:
+    """Return the part of a picture; None if it is none, or the file does not contain it."""
+    related = shape.element.blip_rId if _is_picture(shape) else None
+    return slide.part.related_part(related) if related else None
+
+
+def _slide(slide: Any, *, pictures: bool) -> tuple[str, list[tuple[str, int]]]:
     """Return the title (empty if none) and the other texts of a slide.
 
     Each text has the number of its first lines that are the header of a table.
@@ -61,7 +90,7 @@ def _slide(slide: Any) -> tuple[str, list[tuple[str, int]]]:
     title_shape = slide.shapes.title
     title = as_title(title_shape.text_frame.text) if title_shape is not None else ""
     texts = [
-        _text(shape)
+        _A_PICTURE if pictures and has_picture(_part(slide, shape)) else _text(shape)
         for shape in _shapes(slide.shapes)
         if title_shape is None or shape.element is not title_shape.element
     ]

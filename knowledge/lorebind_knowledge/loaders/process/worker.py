@@ -54,6 +54,8 @@ _LOADERS = {
 _OF_PAGES = {
     "pdf": "lorebind_knowledge.loaders.scans.pictures:pdf_pictures",
     "image": "lorebind_knowledge.loaders.scans.pictures:image_pictures",
+    "docx": "lorebind_knowledge.loaders.office.docx:docx_pictures",
+    "pptx": "lorebind_knowledge.loaders.office.pptx:pptx_pictures",
     "pdf_words": "lorebind_knowledge.loaders.scans.words:pdf_words",
 }
 FORMATS = frozenset(_LOADERS)

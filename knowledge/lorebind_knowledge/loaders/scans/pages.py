@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lorebind_knowledge.loaders.base import Heading, LoadedDocument, Table, check_length
+from lorebind_knowledge.loaders.base import Heading, LoadedDocument, Scan, Table, check_length
 from lorebind_knowledge.loaders.pdf import BETWEEN_PAGES
 
 
@@ -53,5 +53,9 @@ def with_pages(document: LoadedDocument, texts: Mapping[int, str], uri: str) -> 
             anchor._replace(start=start)
             for anchor, start in zip(document.anchors, moved, strict=True)
         ),
-        scanned=frozenset(number for number, text in texts.items() if text),
+        scanned=tuple(
+            Scan(start, start + len(text))
+            for anchor, start in zip(document.anchors, moved, strict=True)
+            if (text := texts.get(int(anchor.name)))
+        ),
     )
