@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import docx
+import pptx
 import pytest
 
 from lorebind import KnowledgeBase, Project
@@ -16,7 +19,7 @@ from lorebind_knowledge.ingest import scans
 from lorebind_knowledge.loaders.formats import can_recognize
 from lorebind_prompts.citations import label
 
-from ..knowledge.documents import pdf_bytes
+from ..knowledge.documents import pdf_bytes, saved
 from ..knowledge.scanned import image_bytes, scan
 
 pytestmark = pytest.mark.skipif(
@@ -53,6 +56,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (docs / "plan.pdf").write_bytes(image_bytes([gate, parking], "PDF", resolution=100))
     (docs / "parking.pdf").write_bytes(image_bytes([parking], "PDF", resolution=100))
     (docs / "gate.png").write_bytes(image_bytes([gate]))
+    # The same picture again, which is not recognized again.
+    word, slides = docx.Document(), pptx.Presentation()
+    word.add_heading("Plan", 1)
+    slide = slides.slides.add_slide(slides.slide_layouts[6])
+    for add in (word.add_picture, lambda file: slide.shapes.add_picture(file, 0, 0)):
+        add(io.BytesIO(image_bytes([gate])))
+    (docs / "guide.docx").write_bytes(saved(word))
+    (docs / "guide.pptx").write_bytes(saved(slides))
     (docs / "photo.webp").write_bytes(image_bytes([gate.crop((0, 0, 9, 9))], "WEBP"))
     return root
 
@@ -82,6 +93,9 @@ def test_scans_are_found_and_cited(project: Project) -> None:
         "docs/plan.pdf, page 2 (scanned)",
         "docs/parking.pdf, page 1 (scanned)",
     )
+    for uri, place in (("docs/guide.docx", "Plan"), ("docs/guide.pptx", "slide 1")):
+        for match in docs.query("gate", filters={"uri": uri}, strategy="lexical").matches:
+            assert label(match.metadata) == f"{uri}, {place} (scanned)"
     texts = {
         document.uri: "\n".join(chunk.text for chunk in docs.chunks(document.id))
         for document in docs.documents()
@@ -91,6 +105,8 @@ def test_scans_are_found_and_cited(project: Project) -> None:
         "docs/plan.pdf": f"{GATE}\n{PARKING}",
         "docs/parking.pdf": PARKING,
         "docs/gate.png": GATE,
+        "docs/guide.docx": f"Plan\n\n{GATE}",
+        "docs/guide.pptx": GATE,
     }
 
 
@@ -114,9 +130,9 @@ def test_each_page_is_recognized_once(
     """Other chunks, another name and another setting do not need OCR again; other models do."""
     read: list[str] = []
 
-    def note(self: scans.Scans, picture: bytes, uri: str, model: str) -> str:
+    def note(self: scans.Scans, picture: bytes, uri: str, *_: str) -> RecognizedPage:
         read.append(uri)
-        return "Read by others."
+        return RecognizedPage("Read by others.", "")
 
     monkeypatch.setattr(scans.Scans, "_read", note)
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
@@ -125,12 +141,12 @@ def test_each_page_is_recognized_once(
         docs = changed.knowledge_base("docs")
         report = docs.ingest()
         assert report.documents["failed"] == 0
-        assert report.documents["updated"] == 3
+        assert report.documents["updated"] == 5
         assert cited(docs, "guests park").endswith("(scanned)")
         assert read == []
     monkeypatch.setattr(scans.Scans, "_models_of", lambda *_: "others")
     with open_project(tmp_path) as changed:
-        assert changed.knowledge_base("docs").ingest().documents["updated"] == 4
+        assert changed.knowledge_base("docs").ingest().documents["updated"] == 6
     assert set(read) == {f"docs/{file.name}" for file in (tmp_path / "docs").iterdir()}
 
 
@@ -146,10 +162,12 @@ def test_texts_of_pages_are_deleted_with_their_documents(
         closing(sqlite3.connect(tmp_path / ".lorebind" / "lorebind.db")) as catalog,
     ):
         uris = "select uri from catalog_recognized"
-        assert len(catalog.execute(uris).fetchall()) == 5
+        assert len(catalog.execute(uris).fetchall()) == 7
         report = changed.knowledge_base("docs").ingest(allow_mass_delete=True)
         assert report.documents["removed"] == 3
-        assert catalog.execute(uris).fetchall() == [("docs/gate.png",)]
+        assert catalog.execute(uris).fetchall() == [
+            (f"docs/{name}",) for name in ("gate.png", "guide.docx", "guide.pptx")
+        ]
 
 
 def test_a_page_that_takes_too_much_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +195,7 @@ def test_which_texts_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "docs").mkdir()
     (tmp_path / "code.py").write_text("def redact(document):\n    return document\n")
     for name in ("a.pdf", "b.pdf"):
-        picture = image_bytes([scan("Gates", lines=2)], "PDF", resolution=100)
+        picture = image_bytes([scan("Gates")], "PDF", resolution=100)
         (tmp_path / "docs" / name).write_bytes(picture)
 
     def stored(more: str = "", *, plans: bool = False) -> list[str]:

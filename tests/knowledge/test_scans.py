@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
+import docx
+import pptx
 import pytest
 
-from lorebind_config.declarations.sources import OcrSettings, SourceBase
+from lorebind_config.declarations.sources import LoadingDeclaration, OcrSettings, SourceBase
 from lorebind_config.document_sizes import IMAGES, SizeLimit
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders import formats
 from lorebind_knowledge.loaders.base import Anchor, Heading, LoadedDocument
-from lorebind_knowledge.loaders.registry import can_load, load_document
+from lorebind_knowledge.loaders.process.readers import Readers
+from lorebind_knowledge.loaders.registry import begin_load, can_load, load_document
 from lorebind_knowledge.loaders.scans import recognition
+from lorebind_knowledge.loaders.scans.embedded import count_pictures, with_pictures
 from lorebind_knowledge.loaders.scans.layout import Line, in_reading_order, text_of, upright
 from lorebind_knowledge.loaders.scans.pages import with_pages
 from lorebind_knowledge.loaders.scans.recognition import model_files
 from lorebind_knowledge.sources.folder.files import FileSource
 
 from .bench import Bench
-from .documents import pdf_bytes
+from .documents import pdf_bytes, saved
 from .scanned import image_bytes, png
 
 Box = tuple[int, int, int, str]
@@ -111,15 +115,74 @@ def test_texts_of_pages() -> None:
     assert [always.text[h.start :][:5] for h in always.headings] == ["KEYS\n", "DOORS"]
 
 
+needs_ocr = pytest.mark.skipif(
+    not formats.can_recognize(), reason="the extra 'ocr' is not installed"
+)
+
+
+def word() -> bytes:
+    document = docx.Document()
+    for text in ("Keys", "Doors \ufffc"):
+        document.add_paragraph(text)
+        document.add_picture(io.BytesIO(image("PNG")))
+    table = document.add_table(1, 2)
+    table.cell(0, 1).paragraphs[0].add_run().add_picture(io.BytesIO(image("TIFF")))
+    return saved(document)
+
+
+def slides() -> bytes:
+    presentation = pptx.Presentation()
+    for title in ("Keys", "", "Doors", ""):
+        layout = presentation.slide_layouts[5 if title else 6]
+        shapes = presentation.slides.add_slide(layout).shapes
+        if title:
+            shapes.title.text = title
+        if title != "Doors":
+            shapes.add_picture(io.BytesIO(image("PNG")), 0, 0)
+    return saved(presentation)
+
+
+@needs_ocr
+@pytest.mark.parametrize(
+    ("name", "make", "texts", "text", "omitted", "anchors"),
+    [
+        ("a.docx", word, {1: "one", 3: "three"}, "Keys\n\none\n\nDoors  \n\nthree", 1, []),
+        ("a.docx", word, {2: "two"}, "Keys\n\nDoors  \n\ntwo\n\n", 2, []),
+        ("a.pptx", slides, {1: "one", 3: "three"}, "Keys\n\none\n\nDoors\n\nthree", 1, [1, 3, 4]),
+        ("a.pptx", slides, {2: "two"}, "Keys\n\ntwo\n\nDoors\n\n", 2, [1, 2, 3]),
+        ("a.pptx", slides, {}, "Keys\n\nDoors\n\n", 3, [1, 3]),
+    ],
+)
+def test_pictures_within_documents(
+    name: str,
+    make: Callable[[], bytes],
+    texts: dict[int, str],
+    text: str,
+    omitted: int,
+    anchors: Sequence[int],
+) -> None:
+    """Their texts stand where they are, and the others are counted, as is a slide without text."""
+    data = make()
+    with Readers(LoadingDeclaration(processes=1)) as readers:
+        document = begin_load(data, name, "", readers.begin, pictures=True).result()
+        form = document.format
+        assert len(readers.begin(form, data, name, pages=[1, 3]).result()) == 2
+    assert count_pictures(document) == 3
+    read = with_pictures(document, texts, name)
+    assert (read.text, read.omitted["image"]) == (text, omitted)
+    assert [anchor.name for anchor in read.anchors] == anchors
+    recognized = [read.text[scan.start : scan.end] for scan in read.scanned]
+    assert recognized == [*texts.values()]
+    assert all(read.span(scan.start, scan.end).scanned for scan in read.scanned)
+    assert read.span(0, 4).scanned is None
+    usual = load_document(data, name).text
+    assert with_pictures(document, {}, name).text.strip() == usual.strip()
+
+
 def image(form: str, mode: str = "RGB", size: tuple[int, int] = (30, 20), pages: int = 1) -> bytes:
     from PIL import Image
 
     return image_bytes([Image.new(mode, size)] * pages, form)
-
-
-needs_ocr = pytest.mark.skipif(
-    not formats.can_recognize(), reason="the extra 'ocr' is not installed"
-)
 
 
 @needs_ocr

@@ -76,9 +76,8 @@ def pictures_of(parts: Sequence[Any], uri: str, numbers: Sequence[int]) -> list[
     Raises:
         SourceError: one is broken or too large.
     """
-    from lorebind_knowledge.loaders.scans.pictures import check_pages, image_pictures  # rarely
+    from lorebind_knowledge.loaders.scans.pictures import image_pictures  # rarely needed
 
-    check_pages(numbers, len(parts), uri)
     return [image_pictures(parts[number - 1].blob, uri, [1])[0] for number in numbers]
 
 
