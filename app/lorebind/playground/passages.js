@@ -35,8 +35,8 @@ export const sourceOf = ({ id, metadata }) =>
 
 /** The page, slide, sheet, chapter or time of a passage. */
 export function placeOf(metadata) {
-  if (metadata.page) return words.place.page(metadata.page, metadata.page_end, metadata.scanned);
-  if (metadata.locator) return metadata.locator;
+  const place = metadata.page ? words.place.page(metadata.page, metadata.page_end) : metadata.locator;
+  if (place) return metadata.scanned ? words.place.scanned(place) : place;
   return typeof metadata.time_start === "number" ? words.place.time(clock(metadata.time_start), clock(metadata.time_end)) : "";
 }
 

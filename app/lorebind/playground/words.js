@@ -63,7 +63,7 @@ export const words = {
     of: (rank, all) => `${rank} of ${all}`, yes: "yes", no: "no", lost: "lost here",
   },
   passage: { score: "Relevance, from 0 to 1", text: (number) => `Text of passage ${number}`, terms: "Words that matched", related: "related" },
-  place: { page: (first, last, scanned) => `${pages(first, last)}${scanned ? " (scanned)" : ""}`, time: (start, end) => `${start}–${end}`, lines },
+  place: { page: pages, scanned: (place) => `${place} (scanned)`, time: (start, end) => `${start}–${end}`, lines },
   signals: {
     dense: "Similarity of meaning: the cosine of the vectors", lexical: "Words that question and passage share (BM25)", terms: "Related words",
     document: "Words of the whole document", fused: "All signals together; it decides the order", rerank: "The score of the reranker",

@@ -184,7 +184,8 @@ class OcrSettings(Settings):
         ge=1,
         le=5_000,
         description="Maximum number of pages to recognize in one document. A page takes some "
-        "seconds. Further pages count as pages without text.",
+        "seconds. Further pages count as pages without text. Each picture in Word and PowerPoint "
+        "counts as a page.",
     )
     model: str | None = Field(
         None,

@@ -52,6 +52,7 @@ TEXTS = """async () => {
   return {
     places: [
       { page: 4, page_end: 5 }, { page: 2, scanned: true }, { locator: "slide 3" },
+      { locator: "slide 4", scanned: true },
     ].map(placeOf),
     beginning: el("p", {}, shortened("🙂🙂🙂🙂", 2)).textContent,
     whole: shortened("🙂🙂", 2),
@@ -86,7 +87,7 @@ def test_places_and_texts(shop: Process, browser: Any) -> None:
     with watched(browser, shop.url) as page:
         result = page.evaluate(TEXTS)
     assert result == {
-        "places": ["pages 4–5", "page 2 (scanned)", "slide 3"],
+        "places": ["pages 4–5", "page 2 (scanned)", "slide 3", "slide 4 (scanned)"],
         "beginning": "🙂🙂… Show 2 more characters",
         "whole": "🙂🙂",
         "lengths": [2, 9997, 3],
