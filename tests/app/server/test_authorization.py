@@ -341,4 +341,4 @@ async def test_the_start_reads_the_keys_and_checks_the_issuer(
             assert [request.target for request in issuer.requests].count(KEYS) == 1
             assert len(issuer.requests) == before
         warned = [record.getMessage() for record in caplog.records if "issuer" in record.msg]
-        assert warned == ([f"the issuer {written} seems to be wrong: {logged}"] if logged else [])
+        assert warned == ([f"check the issuer {written}: {logged}"] if logged else [])

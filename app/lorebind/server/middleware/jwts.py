@@ -110,11 +110,11 @@ class Jwts:
         self._is_online, self._declared_issuer = "://" in where, declared.issuer
 
     async def prepare(self) -> None:
-        """Read the keys ahead, and log if the issuer seems to be wrong."""
+        """Read the keys ahead, and log what may be wrong with the issuer."""
         with suppress(ProblemError):  # which is logged, and the next token tries again
             await self._keys.since(-math.inf)
         if self._is_online and (fault := await fault_of(self.issuer)):
-            log.warning("the issuer %s seems to be wrong: %s", self._declared_issuer, fault)
+            log.warning("check the issuer %s: %s", self._declared_issuer, fault)
 
     async def token(self, text: str) -> Token:
         """Return the tenants and rights of a token, if it is valid.
