@@ -136,6 +136,7 @@ def test_the_same_by_keyboard_alone(
     (added, text), *others = files().items()
     (tmp_path / added).write_text(text)
     with watched(browser, url) as page:
+        page.on("filechooser", lambda _: None)  # choosers are announced some time after this
         page.get_by_text("Nothing is ingested yet.").wait_for()
         press(page, "files")
         page.get_by_text("Press Ingest to read the sources; then ask.").wait_for()
