@@ -110,6 +110,16 @@ def test_scans_are_found_and_cited(project: Project) -> None:
     }
 
 
+def test_scans_are_carried_away(project: Project, tmp_path: Path) -> None:
+    """A pack of them can be unpacked, and its citations still say that they were scanned."""
+    pack = tmp_path / "docs.lorebind"
+    report = project.knowledge_base("docs").pack(pack)
+    with open_project(tmp_path) as other:
+        done = other.knowledge_base("docs").unpack(pack)
+        assert (done.chunks["added"], done.texts_embedded) == (report.chunks, 0)
+        assert cited(other.knowledge_base("docs"), "guests park").endswith(", page 1 (scanned)")
+
+
 def test_boxes_of_a_scan(project: Project) -> None:
     """Each line has its own, on the dark letters, from top to bottom."""
     docs = project.knowledge_base("docs")

@@ -315,7 +315,7 @@ _MANIFEST: Mapping[str, type] = {"dimension": int, "terms_complete": bool}
 
 
 def _is_a(value: object, kind: type | tuple[type, ...]) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def _is_shallow(value: object, levels: int) -> bool:
