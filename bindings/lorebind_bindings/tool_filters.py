@@ -76,7 +76,7 @@ class ToolFilters:
                 ends = {"$gte": values.get(f"{key}_from"), "$lte": values.get(f"{key}_to")}
                 if limits := {sign: _date(end) for sign, end in ends.items() if end is not None}:
                     where[key] = limits
-            elif (value := values.get(key)) is not None:
+            elif (value := values.get(key)) not in (None, []):
                 entries = value if isinstance(value, list) else [value]
                 where[key] = {"$in": [form for entry in entries for form in _forms(entry, kind)]}
         return where

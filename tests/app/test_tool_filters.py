@@ -70,6 +70,7 @@ def tool(project: Project, name: str) -> Any:
         ({"on_from": "2023-06-01", "on_to": "2026-01-04"}, {"phones"}),
         ({"on_to": "2020-01-05"}, {"chairs"}),
         ({"team": ["it", "unknown"]}, {"laptops", "phones"}),
+        ({"team": [], "year": 2026}, {"laptops"}),
         ({"sizes": ["3"]}, {"laptops", "phones", "chairs"}),
         ({"sizes": 8}, {"phones"}),
         ({"title": "inline:chairs"}, {"chairs"}),

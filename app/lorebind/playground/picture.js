@@ -1,10 +1,10 @@
 // Pages of a document as pictures, with the words of a passage marked in them.
 
 import { get, send, withQuery } from "./api.js";
-import { alertOf, button, el, show, svg } from "./dom.js";
+import { alertOf, button, el, note, several, show, svg } from "./dom.js";
 import { words } from "./words.js";
 
-const MOST = 4; // pages of a passage
+const MOST = 4; // pages of a passage that are drawn
 
 /** A button that draws the pages of a passage; `path` is that of its document. */
 export function picture(path, title, { page, page_end: last = page, start, end }, signal) {
@@ -30,7 +30,7 @@ export function picture(path, title, { page, page_end: last = page, start, end }
     try {
       const figures = [];
       for (let number = page; number <= Math.min(last, page + MOST - 1); number++) figures.push(await figure(number));
-      show(out, figures);
+      show(out, figures, last - page >= MOST && note(words.more(several(last - page + 1 - MOST, "page"))));
     } catch (error) {
       if (!signal.aborted) show(out, alertOf(error.message));
     } finally {

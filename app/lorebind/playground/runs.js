@@ -38,7 +38,7 @@ export function runPanel(path, signal) {
   };
   async function follow() {
     draw();
-    await update();
+    await update().catch(() => {}); // the events say whether the server is gone
     const timer = setInterval(() => update().catch(() => {}), 1000);
     try {
       for await (const event of followed(`${path}/events`, signal, (broken) => broken && show(status, el("span", { class: "tag bad" }, words.gone.title)))) {

@@ -115,7 +115,9 @@ class Server:
 
     async def _prepare(self) -> None:
         reading = [] if self.jwts is None else [self.jwts.prepare()]
-        await asyncio.gather(*reading, self._import_for_mcp())
+        work = asyncio.gather(*reading, self._import_for_mcp(), return_exceptions=True)
+        for error in filter(None, await work):
+            self.log_failure("the server could not prepare for the first requests", error)
 
     async def _import_for_mcp(self) -> None:
         await self._import_for_workflows()  # first, because the server is not ready before it

@@ -165,7 +165,9 @@ class WorkflowRuns(BackgroundRuns[WorkflowEvents]):
         for workflow in workflows:
             counts |= {(workflow, "running"): 0, (workflow, "waiting"): 0}
         waiting = set[tuple[Namespace, str]]()
-        for run in self.runs.open_or_waiting():
+        runs = self.runs.open_or_waiting()
+        self._answered &= {run.run_id for run in runs}
+        for run in runs:
             if run.namespace.kb not in workflows:  # it is declared no more
                 continue
             if run.finished_at is None:

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from mcp import MCPError
 
 from lorebind import ConfigurationError, Project
+from lorebind.mcp.http import McpEndpoint
 from lorebind.server.middleware import jwts as jwts_module
 from lorebind.server.server import Server
 from lorebind_config.errors import UsageError
@@ -290,12 +291,17 @@ async def test_keys_in_a_file(tmp_path: Path, issuer: WebServer) -> None:
 
 
 def test_mistakes_in_the_declaration(tmp_path: Path, issuer: WebServer) -> None:
-    plain = declared(issuer, jwks="http://login.example/keys")
-    with (
-        Project.load(write_project(tmp_path, {**PROJECT, **plain})) as project,
-        pytest.raises(UsageError, match=r"lorebind.yaml:\d+:\d+: .*https://"),
+    for jwks, message in (
+        ("http://login.example/keys", "https://"),
+        ("https://[login/keys", "not valid"),
+        ("https://login.example:99999/keys", "not valid"),
     ):
-        Server(project)
+        wrong = write_project(tmp_path, {**PROJECT, **declared(issuer, jwks=jwks)})
+        with (
+            Project.load(wrong) as project,
+            pytest.raises(UsageError, match=rf"lorebind.yaml:\d+:\d+: .*{message}"),
+        ):
+            Server(project)
     tenants = {**PROJECT, **declared(issuer), "tenancy": "required"}
     with pytest.raises(ConfigurationError, match="no tenant_claim"):
         Project.load(write_project(tmp_path, tenants))
@@ -316,6 +322,28 @@ async def test_the_log_has_no_subject(
     assert "ann@" not in caplog.text
 
 
+async def test_what_fails_at_the_start_is_logged(
+    tmp_path: Path,
+    issuer: WebServer,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It prevents nothing else: the keys are read, and an odd audience is no public address."""
+
+    def fail(_: McpEndpoint) -> None:
+        raise RuntimeError("MCP is broken")
+
+    monkeypatch.setattr(McpEndpoint, "_made", fail)
+    audience = "https://[shop"
+    async with authorized(tmp_path, issuer, audience=audience) as server:
+        assert server.server.preparing is not None
+        await server.server.preparing
+        assert len(issuer.requests) == 1
+        assert await status(server, signed(aud=audience)) == (200, "")
+        assert await status(server, None) == (401, "unauthenticated")
+    assert "RuntimeError: MCP is broken" in caplog.text
+
+
 async def test_the_start_reads_the_keys_and_checks_the_issuer(
     tmp_path: Path, issuer: WebServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -327,6 +355,7 @@ async def test_the_start_reads_the_keys_and_checks_the_issuer(
             (name, name, ""),
             (f"{name}/", name, f"its metadata name the issuer {name!r}"),
             (name, None, "its metadata name no issuer"),
+            ("http://127.0.0.1:99999/shop", name, "it is not a valid URL"),
         )
     ):
         issuer.requests.clear()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from urllib.parse import urlsplit
+from contextlib import suppress
+from urllib.parse import SplitResult, urlsplit
 
 import httpx
 
@@ -12,6 +13,15 @@ from lorebind_config.errors import SourceError
 
 MOST_BYTES = 1024 * 1024
 _FETCH_SECONDS = 8.0
+
+
+def parts_of(url: str) -> SplitResult | None:
+    """Return the parts of a URL; None if its host or port is not valid."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        _ = parts.port  # only reading it checks it
+        return parts
+    return None
 
 
 async def fault_of(issuer: str) -> str | None:
@@ -22,7 +32,8 @@ async def fault_of(issuer: str) -> str | None:
     Returns:
         The reason, or None if all is well.
     """
-    url = urlsplit(issuer)
+    if (url := parts_of(issuer)) is None:
+        return "it is not a valid URL"
     host, path = f"{url.scheme}://{url.netloc}", url.path.rstrip("/")
     oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
     fault = ""

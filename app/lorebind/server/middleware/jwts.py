@@ -13,11 +13,10 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from lorebind.server.failure_log import OutageLog
 from lorebind.server.middleware.hosts import LOOPBACK, hostname
-from lorebind.server.middleware.issuers import MOST_BYTES, fault_of, fetch
+from lorebind.server.middleware.issuers import MOST_BYTES, fault_of, fetch, parts_of
 from lorebind.server.middleware.shared_read import SharedRead
 from lorebind.server.problems import MCP, ProblemError
 from lorebind.server.state.tokens import RIGHTS, Token, is_name
@@ -85,7 +84,8 @@ class Jwts:
 
         Raises:
             MissingVariableError: a variable that the declaration uses is not set.
-            UsageError: the keys would be read over plain http from another machine.
+            UsageError: the URL of the keys is not valid, or they would be read over plain HTTP from
+                another machine.
         """
         refuse_unset(declared, environment, "server authorization")
         self.issuer = str(environment.fill(declared.issuer))
@@ -94,7 +94,8 @@ class Jwts:
         self._tenant_claim, self._rights_claim = declared.tenant_claim, declared.rights_claim
         where = str(environment.fill(declared.jwks))
         if "://" in where:
-            url = urlsplit(where)
+            if (url := parts_of(where)) is None:
+                raise UsageError(f"{declared.position('jwks')}: the host or port is not valid")
             if url.scheme != "https" and url.hostname not in LOOPBACK:
                 raise UsageError(
                     f"{declared.position('jwks')}: others could replace keys that are read over "
@@ -166,8 +167,8 @@ class Jwts:
         The server itself speaks plain HTTP; a proxy with TLS is in front of it.
         """
         for audience in self._audiences:
-            url = urlsplit(audience)
-            if url.scheme in ("http", "https") and url.netloc:
+            url = parts_of(audience)
+            if url is not None and url.scheme in ("http", "https") and url.netloc:
                 return f"{url.scheme}://{url.netloc}"
         host = headers.get("host", "")
         return f"{'http' if hostname(host) in LOOPBACK else 'https'}://{host}"

@@ -47,8 +47,8 @@ async def find(
 ) -> Any:
     """Return the lines that contain a text, or match a regular expression, in any case of letters.
 
-    They are compared with single lines of the index. Without `filters`, those that the knowledge
-    base declares hold.
+    Each line of the index is compared on its own. Without `filters`, those that the knowledge base
+    declares apply.
     """
     if document is not None:
         storable_name(kb, document)
@@ -67,7 +67,7 @@ async def fetch(
 ) -> Any:
     """Return the text of a document, or of some of its lines, as the index has it.
 
-    Without `filters`, those that the knowledge base declares hold.
+    Without `filters`, those that the knowledge base declares apply.
     """
     name = storable_name(kb, document)
     lines = await kb.afetch(name, first_line=first_line, last_line=last_line, filters=filters)
