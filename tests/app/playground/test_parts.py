@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Any
 
@@ -70,6 +71,31 @@ CALLS = """async (tenant) => {
   return callsOf("?", { workflow: "w", task: "", agent: "a" }).querySelector("pre").textContent;
 }"""
 
+ANSWERS = """async (answers) => {
+  window.fetch = async (path) => {
+    const answer = answers[path].length > 1 ? answers[path].shift() : answers[path][0];
+    if (answer === "broken") throw new TypeError(answer);
+    if (answer !== "picture") return new Response(answer);
+    const canvas = new OffscreenCanvas(10, 10);
+    canvas.getContext("2d").fillRect(0, 0, 5, 5);
+    return new Response(await canvas.convertToBlob());
+  };
+  const { signal } = new AbortController();
+"""
+RUN = f"""{ANSWERS}
+  const {{ runPanel }} = await import("./playground/runs.js");
+  const {{ element, ended }} = runPanel("runs/1", signal);
+  await ended;
+  return element.textContent;
+}}"""
+PICTURES = f"""{ANSWERS}
+  const {{ picture }} = await import("./playground/picture.js");
+  const element = picture("docs/a", "a", {{ page: 2, page_end: 8 }}, signal);
+  element.querySelector("button").click();
+  while (!element.querySelector("figure, [role=alert]")) await new Promise(setTimeout);
+  return [...element.querySelectorAll("img, .note")].map((part) => part.alt ?? part.textContent);
+}}"""
+
 
 def test_of_several_loads_only_the_last_is_drawn(shop: Process, browser: Any) -> None:
     with watched(browser, shop.url) as page:
@@ -104,6 +130,25 @@ def test_a_copied_call_quotes_the_tenant_and_hides_the_token(shop: Process, brow
     assert '-H "Authorization: Bearer $TOKEN"' in curl
     words = shlex.split(curl.replace("\\\n", " "))
     assert f"X-Tenant-ID: {tenant}" in words
+
+
+def test_a_run_is_followed_although_a_request_fails(shop: Process, browser: Any) -> None:
+    run = {"status": "completed", "requested_at": 1, "finished_at": 3}
+    answers = {
+        "api/v0/runs/1": ["broken", json.dumps(run)],
+        "api/v0/runs/1/events": ["event: end\ndata: {}\n\n"],
+    }
+    with watched(browser, shop.url) as page:
+        assert page.evaluate(RUN, answers).startswith("completed")
+
+
+def test_a_passage_on_many_pages(shop: Process, browser: Any) -> None:
+    """Four pages are drawn, and a note counts the others."""
+    answers = {f"api/v0/docs/a/pages/{number}": ["picture"] for number in range(2, 6)}
+    answers |= {f"{path}/boxes": ['{"items": []}'] for path in answers}
+    with watched(browser, shop.url) as page:
+        drawn = page.evaluate(PICTURES, answers)
+    assert drawn == [*(f"Page {number} of a" for number in range(2, 6)), "and 3 pages more"]
 
 
 def test_each_chosen_line_is_opened(shop: Process, browser: Any) -> None:
