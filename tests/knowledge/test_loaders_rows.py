@@ -83,7 +83,7 @@ def test_all_columns_are_text() -> None:
     ("text", "message"),
     [
         (FAQ, r"faq.csv: its first row has no column 'Produkt'; did you mean 'Product'"),
-        ("Produkt,Produkt\n1,2\n", "faq.csv: its first row has several columns 'Produkt'"),
+        ("Produkt,Produkt\n1,2\n", "faq.csv: its first row has 2 columns 'Produkt'; rename"),
     ],
 )
 def test_wrong_columns(text: str, message: str) -> None:

@@ -11,12 +11,14 @@ from typing import Any
 import docx
 import pptx
 import pytest
+from pptx.opc.constants import RELATIONSHIP_TYPE
 
 from lorebind_config.declarations.sources import LoadingDeclaration, OcrSettings, SourceBase
 from lorebind_config.document_sizes import IMAGES, SizeLimit
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders import formats
 from lorebind_knowledge.loaders.base import Anchor, Heading, LoadedDocument
+from lorebind_knowledge.loaders.office.pptx import load_pptx
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import begin_load, can_load, load_document
 from lorebind_knowledge.loaders.scans import recognition
@@ -177,6 +179,19 @@ def test_pictures_within_documents(
     assert read.span(0, 4).scanned is None
     usual = load_document(data, name).text
     assert with_pictures(document, {}, name).text.strip() == usual.strip()
+
+
+def test_pictures_that_a_file_does_not_contain() -> None:
+    """A picture that is linked or missing has no text, and the rest of its slide is read."""
+    presentation = pptx.Presentation(io.BytesIO(slides()))
+    slide = presentation.slides[0]
+    address = "https://a.example/a.png"
+    linked = slide.part.relate_to(address, RELATIONSHIP_TYPE.IMAGE, is_external=True)
+    for name in ("rId99", linked):
+        picture: Any = slide.shapes.add_picture(io.BytesIO(image("PNG")), 0, 0)
+        picture._element.blipFill.blip.rEmbed = name
+    document = load_pptx(saved(presentation), "a.pptx", pictures=True)
+    assert (count_pictures(document), document.omitted["image"]) == (3, 5)
 
 
 def image(form: str, mode: str = "RGB", size: tuple[int, int] = (30, 20), pages: int = 1) -> bytes:

@@ -178,7 +178,9 @@ def test_orphans(root: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None
         assert loaded.ingest("docs").sources[0].notices == notices
         for number in range(30):
             write(root, f"docs/{number}.meta.json", "{}")
-        assert loaded.plan("docs").sources[0].notices[-1] == "sidecar: so are 12 more"
+        assert (
+            loaded.plan("docs").sources[0].notices[-1] == "sidecar: 12 more are next to no document"
+        )
 
 
 @pytest.mark.parametrize(

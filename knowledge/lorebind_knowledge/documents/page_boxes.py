@@ -19,6 +19,9 @@ _PARTS = ("\n\n", "\n", " | ")
 """Separators of parts that can have another order on the page: paragraphs, lines, cells."""
 _UNIQUE = 30
 """Number of characters that are hardly a part of other words by chance."""
+_MOST_EFFORT = 50_000_000
+"""Characters of a page to compare in all, which takes about a second; then no more are marked."""
+_EFFORT_OF_CALL = 50
 _GAP = 0.03
 """Widest gap between words in one box, as a share of the page's width."""
 
@@ -62,6 +65,7 @@ class _PageText:
 
         It tells apart the same words at several places.
         """
+        self._effort = _MOST_EFFORT
 
     def find(
         self, text: str, start: int, separators: Sequence[str] = _PARTS
@@ -77,10 +81,8 @@ class _PageText:
         letters = "".join(text[at] for at in offsets)
         if not letters:
             return
-        at = self._text.find(letters, self.after)
-        if at < 0:
-            at = self._text.find(letters)
-        if at >= 0 and self._are_words(at, at + len(letters)):
+        at = self._place(letters)
+        if at is not None:
             self.after = at + len(letters)
             yield from ((start + offset, at + number) for number, offset in enumerate(offsets))
         elif separators:
@@ -88,6 +90,20 @@ class _PageText:
             for part in text.split(separator):
                 yield from self.find(part, start, others)
                 start += len(part) + len(separator)
+
+    def _place(self, letters: str) -> int | None:
+        """Return where a part is on the page: the next place after the last part, or the first."""
+        size = len(self._text)
+        for start, end in ((self.after, size), (0, min(self.after + len(letters) - 1, size))):
+            while self._effort > 0:
+                at = self._text.find(letters, start, end)
+                self._effort -= _EFFORT_OF_CALL + (end if at < 0 else at) - start
+                if at < 0:
+                    break
+                if self._are_words(at, at + len(letters)):
+                    return at
+                start = at + 1
+        return None
 
     def _are_words(self, start: int, end: int) -> bool:
         """Return whether a part consists of whole words, or is too long to be something else."""

@@ -89,13 +89,10 @@ class _ReadAgain(NamedTuple):
 
     def words(self, number: int) -> list[PageBox]:
         """Return the words of a page: those of its text layer, or those that OCR recognized."""
-        words: list[PageBox] = []
-        if self.entry.format == "pdf" and not self.scans.reads_every_page(self.entry.source):
-            words = self._layer(number)
-        if not words:
-            page = self.scans.recognized(self.page(number), self.entry.source)
-            words = unpacked_boxes(page.boxes) if page else []
-        return words or (self._layer(number) if self.entry.format == "pdf" else [])
+        ways = [self._layer, self._recognized] if self.entry.format == "pdf" else [self._recognized]
+        if self.scans.reads_every_page(self.entry.source):
+            ways.reverse()
+        return next(filter(None, (words(number) for words in ways)), [])
 
     def chunks(self) -> list[StoredChunk]:
         with self.kb.catalog.reading() as sql:
@@ -104,6 +101,10 @@ class _ReadAgain(NamedTuple):
 
     def _layer(self, number: int) -> list[PageBox]:
         return unpacked_boxes(self.page(number, "pdf_words"))
+
+    def _recognized(self, number: int) -> list[PageBox]:
+        page = self.scans.recognized(self.page(number), self.entry.source)
+        return unpacked_boxes(page.boxes) if page else []
 
 
 async def _read_again(corpus: Corpus, document: str, read: Callable[[_ReadAgain], R]) -> R:

@@ -58,9 +58,11 @@ class Columns:
                 yield self._text, ["".join(cells[at : at + 1]) for at in text], values
 
     def _index(self, name: str) -> int:
-        if self.header.count(name) != 1:
-            what = "several columns" if name in self.header else "no column"
-            raise SourceError(f"{self._where} has {what} {name!r}; {hint(name, self.header)}")
+        count = self.header.count(name)
+        if count > 1:
+            raise SourceError(f"{self._where} has {count} columns {name!r}; rename all but one")
+        if not count:
+            raise SourceError(f"{self._where} has no column {name!r}; {hint(name, self.header)}")
         return self.header.index(name)
 
 

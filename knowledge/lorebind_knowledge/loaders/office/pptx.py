@@ -78,8 +78,8 @@ def pptx_pictures(data: bytes, uri: str, pages: Sequence[int]) -> list[bytes]:
 
 def _part(slide: Any, shape: Any) -> Any:
     """Return the part of a picture; None if it is none, or the file does not contain it."""
-    related = shape.element.blip_rId if _is_picture(shape) else None
-    return slide.part.related_part(related) if related else None
+    related = slide.part.rels.get(shape.element.blip_rId) if _is_picture(shape) else None
+    return None if related is None or related.is_external else related.target_part
 
 
 def _slide(slide: Any, *, pictures: bool) -> tuple[str, list[tuple[str, int]]]:

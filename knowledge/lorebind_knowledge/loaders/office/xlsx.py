@@ -48,9 +48,9 @@ def load_xlsx(
     first row with more than one cell is the header, if it qualifies; rows above it are read as they
     are.
 
-    If columns are declared, see `SourceMetadata`, a row with the name of any of them is the header
-    of its sheet in any case. The sheet's name and the rows down to the header belong to its first
-    record. Sheets without such a row are read as if no columns were declared.
+    If columns are declared, see `SourceMetadata`, a row with only the name of one of them is a
+    header too. The sheet's name and the rows down to the header belong to its first record. Sheets
+    whose header has none of the names are read as if no columns were declared.
 
     Raises:
         SourceError: it is broken, encrypted, or too large when unpacked; or no sheet has the

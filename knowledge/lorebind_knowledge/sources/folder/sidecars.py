@@ -13,8 +13,7 @@ from lorebind_config.errors import SourceError
 from lorebind_knowledge.text.json_text import parsed_json
 
 LIMIT = Limit(256 * 1024, "keep only metadata in it")
-"""Of a sidecar."""
-
+"""The maximum size of a sidecar."""
 
 _NAMED = 20
 """Number of sidecars without a document that a report names."""
@@ -60,7 +59,9 @@ class Sidecars:
             return [f"sidecar: {self._pattern} is next to no document"]
         more = len(orphans) - _NAMED
         notices = [f"sidecar: {uri} is next to no document" for uri in orphans[:_NAMED]]
-        return [*notices, f"sidecar: so are {more:,} more"] if more > 0 else notices
+        return (
+            [*notices, f"sidecar: {more:,} more are next to no document"] if more > 0 else notices
+        )
 
 
 def _names(name: str) -> tuple[str, ...]:
