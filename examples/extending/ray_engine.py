@@ -29,14 +29,10 @@ class Queues:
             self.waiting[key].extendleft(workers.pop(worker)[2])
         return sum(slots for slots, _, _ in workers.values())
 
-    def take(self, key, worker, slots, free, done):
-        """Return ids for the free slots of a worker; with no slots, it ends."""
-        _, _, before = self.workers[key].pop(worker, (0, 0, ()))
-        in_hand, waiting = [batch for batch in before if batch not in done], self.waiting[key]
-        if not slots:
-            waiting.extendleft(in_hand)
-            return []
-        new = [waiting.popleft() for _ in range(min(free, len(waiting)))]
+    def take(self, key, worker, slots, in_hand):
+        """Return ids for the free slots of a worker that has these in hand."""
+        waiting = self.waiting[key]
+        new = [waiting.popleft() for _ in range(min(slots - len(in_hand), len(waiting)))]
         self.workers[key][worker] = (slots, time.monotonic(), in_hand + new)
         return new
 
@@ -60,32 +56,22 @@ class RayEngine(Engine):
         """The connection belongs to the process, which may have other catalogs."""
 
     async def _serve(self, work, key, slots, once):
-        worker, in_hand, done = uuid.uuid4().hex, set(), []
-
-        async def embed(batch):
-            await work(key, batch)
-            done.append(batch)
-
-        async def take(slots):
-            ended, free = done[:], slots - len(in_hand)
-            new = await asyncio.to_thread(self._call, "take", key, worker, slots, free, ended)
-            del done[: len(ended)]
-            return new
-
+        worker, in_hand = uuid.uuid4().hex, {}
         try:
             while True:
                 try:
-                    for batch in await take(slots):
-                        in_hand.add(task := asyncio.create_task(embed(batch)))
-                        task.add_done_callback(in_hand.discard)
+                    ids = [*in_hand.values()]
+                    new = await asyncio.to_thread(self._call, "take", key, worker, slots, ids)
+                    for batch in new:
+                        in_hand[task := asyncio.create_task(work(key, batch))] = batch
+                        task.add_done_callback(in_hand.pop)
                     if once and not in_hand:
                         return
-                except StoreError:  # the cluster is away; the ingests report it
-                    pass
+                except StoreError:  # the ids of a lost answer go to others, as if it had died
+                    worker = uuid.uuid4().hex
                 await asyncio.sleep(POLL_SECONDS)
-        finally:
+        finally:  # now it is silent, so look_after soon takes it for dead
             await asyncio.gather(*in_hand)
-            await take(0)
 
     def _call(self, method, *arguments):
         try:
