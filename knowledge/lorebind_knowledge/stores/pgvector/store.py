@@ -60,7 +60,8 @@ class PgvectorStore(VectorStore):
         settings: PgvectorSettings | None = None,
         *,
         ann_from: int = 10_000,
-        ann_more_from: int = 25_000,
+        # A search of twice as many took 8 ms more of 25, for a fifth fewer vectors to build.
+        ann_more_from: int = 12_500,
     ) -> None:
         """
         Args:
