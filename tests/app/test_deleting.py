@@ -89,7 +89,8 @@ async def test_delete_by_filter(project: Project) -> None:
 
 def test_on_the_command_line(empty_cli: Cli) -> None:
     """`--dry-run` lists, `--yes` deletes, and without a terminal nothing is deleted unasked."""
-    empty_cli.write({**FILES, "lorebind.yaml": DECLARED})
+    more = {f"docs/{number}.md": "---\nteam: it\n---\nA page.\n" for number in range(7)}
+    empty_cli.write({**FILES, **more, "lorebind.yaml": DECLARED})
     with Project.load(empty_cli.root) as project:
         project.ingest("docs")
         project.add_documents("docs", [added("a.md", "old"), added("b.md", "new", "Another.")])
@@ -98,6 +99,9 @@ def test_on_the_command_line(empty_cli: Cli) -> None:
     assert "added:a.md" in listed.out
     assert "would delete 1 document of docs" in listed.out
     assert "docs/old.md is of a source: add it to `exclude`" in listed.out
+    of_source = empty_cli(*delete[:-1], "team=it", "--dry-run").out
+    names = ", ".join(list(more)[:5])
+    assert f"note: {names} and 2 more are of a source; for each: add it to" in of_source
     refused = empty_cli(*delete)
     assert (refused.code, "confirm with --yes" in refused.err) == (2, True)
     data = json.loads(empty_cli(*delete, "--yes", "-o", "json").out)
@@ -106,4 +110,4 @@ def test_on_the_command_line(empty_cli: Cli) -> None:
     for wrong in (("a.md", "--filter", "team=old"), ("--dry-run",), ("--filter", "team")):
         assert empty_cli("knowledge", "delete", "docs", *wrong).code == 2
     with Project.load(empty_cli.root) as project:
-        assert uris(project) == ["added:b.md", "docs/old.md"]
+        assert uris(project) == ["added:b.md", *more, "docs/old.md"]

@@ -51,9 +51,9 @@ async def test_back_and_forth(bench: Bench) -> None:
     assert (report.index, report.index_before, report.documents) == (1, 2, 4)
     assert (report.chunks, await bench.visible()) == (len(first), first)
     assert states(bench) == {1: "active", 2: "earlier"}
-    with pytest.raises(UsageError, match=r"has not an index before it; it has: 2.*--to 2"):
+    with pytest.raises(UsageError, match=r"has no index before it; it has: 2.*--to 2"):
         await rollback(bench.kb)
-    with pytest.raises(UsageError, match="has not an index 7"):
+    with pytest.raises(UsageError, match="has no index 7"):
         await rollback(bench.kb, 7)
     assert (await rollback(bench.kb, 2)).index == 2
     assert (await bench.visible(), bench.embedder.texts) == (second, [])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 _COLUMN_NAMES = {"textless_parts": "without text", "updated_at": "updated"}
 """Names of columns, if they differ from the fields."""
+_NAMED = 5
+"""Number of documents that a note about several names."""
 _METADATA_WIDTH = 100
 """Number of characters of metadata in a row."""
 
@@ -285,8 +288,15 @@ def _delete_by_filter(
         rows = ((info.uri, info.title, info.id) for info in deletion.documents)
         print_table(("uri", "title", "id"), rows)
     print_line(f"{'would delete' if dry_run else 'deleted'} {count} of {kb.id}")
+    by_source = defaultdict(list)
     for document in deletion.of_sources:
-        print_line(f"note: {document.uri} is of a source: {document.excluded_by}")
+        by_source[document.excluded_by].append(document.uri)
+    for excluded_by, uris in by_source.items():
+        more = len(uris) - _NAMED
+        names = ", ".join(uris[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        is_one = len(uris) == 1
+        which = f"{names} is of a source" if is_one else f"{names} are of a source; for each"
+        print_line(f"note: {which}: {excluded_by}")
     for info in deletion.partly:
         print_line(f"note: {info.uri} was not deleted, because only some of its passages pass")
 

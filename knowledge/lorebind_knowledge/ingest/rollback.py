@@ -103,10 +103,10 @@ def _choose(
         if number == index or (index is None and number < active.key.number):
             return entry
     numbers = ", ".join(str(entry.key.number) for entry in earlier)
-    before = "an index before it" if index is None else f"an index {index}"
+    before = "no index before it" if index is None else f"no index {index}"
     to = kb.namespace.command("rollback", f" --to {earlier[0].key.number}")
     raise UsageError(
-        f"knowledge base {kb.id!r} searches index {active.key.number}, and has not {before}; it "
+        f"knowledge base {kb.id!r} searches index {active.key.number}, and has {before}; it "
         f"has: {numbers}; switch with: {to}"
     )
 
