@@ -23,7 +23,14 @@ from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import begin_load, can_load, load_document
 from lorebind_knowledge.loaders.scans import recognition
 from lorebind_knowledge.loaders.scans.embedded import count_pictures, with_pictures
-from lorebind_knowledge.loaders.scans.layout import Line, in_reading_order, text_of, upright
+from lorebind_knowledge.loaders.scans.gutters import Word, cut_at_gutters
+from lorebind_knowledge.loaders.scans.layout import (
+    Line,
+    in_reading_order,
+    slope_of,
+    text_of,
+    turned,
+)
 from lorebind_knowledge.loaders.scans.pages import with_pages
 from lorebind_knowledge.loaders.scans.recognition import model_files
 from lorebind_knowledge.sources.folder.files import FileSource
@@ -75,7 +82,7 @@ def test_slanted_lines() -> None:
 def test_columns_of_a_skewed_page() -> None:
     """Columns are told apart although their gap leans by more than its width."""
 
-    def turned(x: float, y: float) -> tuple[float, float]:
+    def leaning(x: float, y: float) -> tuple[float, float]:
         return x - 0.02 * y, y + 0.02 * x
 
     boxes, texts = [], []
@@ -83,12 +90,83 @@ def test_columns_of_a_skewed_page() -> None:
         for left in (0, 400):
             top, right = 26 * row, left + 385
             corners = [(left, top), (right, top), (right, top + 20), (left, top + 20)]
-            boxes.append([turned(x, y) for x, y in corners])
+            boxes.append([leaning(x, y) for x, y in corners])
             texts.append(f"{left} {row}")
-    text = text_of(in_reading_order([*map(Line.of, upright(boxes), texts)]))
+    straight = turned(boxes, slope_of(boxes))
+    text = text_of(in_reading_order([*map(Line.of, straight, texts)]))
     assert (
         text.split() == " ".join(f"{left} {row}" for left in (0, 400) for row in range(40)).split()
     )
+
+
+def words_of(line: Line, *gaps: tuple[float, float]) -> list[Word]:
+    """Return the words of a line, with gaps at these places or, by default, after each word."""
+    texts = line.text.split()
+    if not gaps:
+        width = (line.right - line.left) / len(texts)
+        gaps = tuple(
+            (line.left + at * width - 5, line.left + at * width) for at in range(1, len(texts))
+        )
+    begins, ends = (
+        [line.left, *(end for _, end in gaps)],
+        [*(begin for begin, _ in gaps), line.right],
+    )
+    return [Word(*word) for word in zip(begins, ends, texts, strict=True)]
+
+
+GUTTER = (395, 405)
+
+
+def two_columns(count: int) -> tuple[list[Line], list[list[Word]]]:
+    """Return rows of four words in two columns: every third row is two lines, the others are one.
+
+    The lines reach over half of the gap, and a heading reaches over both columns.
+    """
+    lines = [Line(0, -60, 800, -40, "A heading over both columns")]
+    words = [words_of(lines[0])]
+    for row in range(count):
+        shift = 7 * row
+        left, right = f"l{row} l{row}", f"r{row} r{row}"
+        whole = Line(0, 24 * row, 800, 24 * row + 20, f"{left} {right}")
+        some = words_of(whole, (100 + shift, 105 + shift), GUTTER, (500 + shift, 505 + shift))
+        if row % 3:
+            lines.append(whole._replace(corners=[[0, 0], [800, 0], [800, 20], [0, 20]]))
+            words.append(some)
+        else:
+            lines += [whole._replace(right=402, text=left), whole._replace(left=398, text=right)]
+            words += [some[:2], some[2:]]
+    return lines, words
+
+
+def test_lines_over_a_narrow_gap() -> None:
+    """They are cut where no row has a word, and their boxes with them."""
+    lines, words = two_columns(12)
+    cut = cut_at_gutters(lines, words)
+    text = text_of(in_reading_order(cut)).split("\n\n")
+    assert text == [
+        "A heading over both columns",
+        *("\n".join(f"{side}{row} {side}{row}" for row in range(12)) for side in "lr"),
+    ]
+    parts = [line for line in cut if line.corners]
+    assert {(line.corners[0][0], line.corners[1][0]) for line in parts} == {(0, 395), (405, 800)}
+
+
+def test_lines_that_stay_whole() -> None:
+    """Few rows, rows whose spaces are not one above the other, and lines without words."""
+    for count, gap in ((5, GUTTER), (12, None)):
+        lines, words = two_columns(count)
+        if gap is None:
+            lines = [line for line in lines if line.right - line.left == 800]
+            shifts = (50 * (row % 7) for row, _ in enumerate(lines))
+            words = [
+                words_of(line, *((n + s, n + s + 9) for n in (100, 200, 300)))
+                if len(line.text.split()) == 4
+                else []
+                for line, s in zip(lines, shifts, strict=True)
+            ]
+        assert cut_at_gutters(lines, words) == lines
+    lines, words = two_columns(12)
+    assert cut_at_gutters(lines, [[] for _ in lines]) == lines
 
 
 def test_texts_of_pages() -> None:

@@ -59,17 +59,21 @@ Block: TypeAlias = list[list[Line]]
 """The rows of a paragraph, each with its lines from left to right."""
 
 
-def upright(boxes: Sequence[Box]) -> list[Box]:
-    """Return boxes turned back by the angle at which the page was scanned.
-
-    Otherwise the lines of a column reach over the gap to the next column further down.
-    """
+def slope_of(boxes: Sequence[Box]) -> float:
+    """Return the angle at which a page was scanned, as the rise of its lines for their length."""
     slopes = [
         (right[1] - left[1]) / (right[0] - left[0])
         for left, right, _, low_left in boxes
         if right[0] - left[0] > _LONG_LINE * abs(low_left[1] - left[1])
     ]
-    slope = median(slopes) if slopes else 0.0
+    return median(slopes) if slopes else 0.0
+
+
+def turned(boxes: Sequence[Box], slope: float) -> list[Box]:
+    """Return boxes turned back by an angle.
+
+    Otherwise the lines of a column reach over the gap to the next column further down.
+    """
     return [[(x + slope * y, y - slope * x) for x, y in box] for box in boxes]
 
 

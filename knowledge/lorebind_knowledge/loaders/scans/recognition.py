@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,14 @@ from typing import Any
 from lorebind_config.errors import SourceError
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.loaders.base import LoadedDocument, well_formed
-from lorebind_knowledge.loaders.scans.layout import Line, in_reading_order, text_of, upright
+from lorebind_knowledge.loaders.scans.gutters import Word, cut_at_gutters
+from lorebind_knowledge.loaders.scans.layout import (
+    Line,
+    in_reading_order,
+    slope_of,
+    text_of,
+    turned,
+)
 from lorebind_knowledge.loaders.scans.pictures import MOST_SIDE
 from lorebind_knowledge.loaders.scans.words import PageBox, packed
 
@@ -42,18 +50,14 @@ def recognize(data: bytes, uri: str, model: str = "", version: str = "") -> Load
 
     with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
         pixels = np.asarray(image.convert("RGB"))[:, :, ::-1]
-    try:
-        result = engine(pixels)
-    except Exception as error:
-        if "bad_alloc" in str(error):  # as ONNX Runtime reports it
-            raise MemoryError from error
-        raise
+    result = _result(engine, pixels)
     boxes = [] if result.boxes is None else result.boxes.tolist()
-    lines = (
-        Line.of(turned, text)._replace(corners=box)
-        for box, turned, text in zip(boxes, upright(boxes), result.txts or (), strict=True)
-    )
-    blocks = in_reading_order(lines)
+    slope = slope_of(boxes)
+    lines = [
+        Line.of(straight, text)._replace(corners=box)
+        for box, straight, text in zip(boxes, turned(boxes, slope), result.txts or (), strict=True)
+    ]
+    blocks = in_reading_order(cut_at_gutters(lines, _words(result, lines, slope)))
     height, width, _ = pixels.shape
     words = (
         PageBox.around([(x / width, y / height) for x, y in line.corners], line.text)
@@ -63,6 +67,34 @@ def recognize(data: bytes, uri: str, model: str = "", version: str = "") -> Load
     )
     metadata = {"boxes": packed(words)}
     return LoadedDocument(well_formed(text_of(blocks)), uri, metadata=metadata, format="scan")
+
+
+def _result(engine: Any, pixels: Any, *, with_words: bool = True) -> Any:
+    """Return what is recognized: the places of words too, unless the library fails at these."""
+    try:
+        return engine(pixels, return_word_box=with_words)
+    except MemoryError:
+        raise
+    except Exception as error:
+        if "bad_alloc" in str(error):  # as ONNX Runtime reports it
+            raise MemoryError from error
+        if not with_words:
+            raise
+    return _result(engine, pixels, with_words=False)
+
+
+def _words(result: Any, lines: Sequence[Line], slope: float) -> list[list[Word]]:
+    """Return the words of each line; none if the library has others than its text."""
+    if len(result.word_results) != len(lines):
+        return [[] for _ in lines]
+    words = [
+        [Word.of(turned([box], slope)[0], text) for text, _, box in some]
+        for some in result.word_results
+    ]
+    return [
+        some if "".join(word.text for word in some) == "".join(line.text.split()) else []
+        for line, some in zip(lines, words, strict=True)
+    ]
 
 
 def model_files(folder: str) -> dict[str, Path]:
