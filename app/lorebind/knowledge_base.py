@@ -182,7 +182,7 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
             document: as for `page_picture`.
             page: as for `page_picture`.
             start, end: the offsets of the words in the document's text, as `start` and `end` in the
-                metadata of passages. By default, all words of the page are returned.
+                metadata of passages. By default, the words of all passages are returned.
 
         Raises:
             LorebindError: as for `page_picture`.

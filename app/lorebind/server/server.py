@@ -7,6 +7,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote, urlencode
 
 from fastapi import Depends, Request, Security
 from fastapi.openapi.models import HTTPBearer
@@ -257,6 +258,12 @@ def filled_by_us(kb: KnowledgeBase) -> KnowledgeBase:
 
 SeenKnowledgeBase = Annotated[KnowledgeBase, Depends(_knowledge_base)]
 """The knowledge base that the path names, as the caller's tenant sees it."""
+
+
+def location(kb: KnowledgeBase, part: str) -> dict[str, str]:
+    """Return the header with the URL of a part of a knowledge base, such as `runs/…`."""
+    query = f"?{urlencode({'workflow': kb.workflow})}" if kb.workflow else ""
+    return {"Location": f"{PREFIX}/knowledge-bases/{quote(kb.id)}/{part}{query}"}
 
 
 async def _filled_by_us(kb: SeenKnowledgeBase) -> KnowledgeBase:

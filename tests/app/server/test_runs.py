@@ -331,6 +331,25 @@ async def test_a_start_with_changed_declarations(tmp_path: Path, has_changed: bo
         assert (before.status, after["status"]) == ("completed", "completed")
 
 
+async def test_a_knowledge_base_of_a_workflow(tmp_path: Path) -> None:
+    """The addresses of its runs and documents name the workflow too."""
+    workflow = {
+        "id": "reply",
+        "knowledge_bases": [{"id": "letters"}],
+        "tasks": [{"id": "wait", "type": "wait", "prompt": "Yes?"}],
+    }
+    async with served(tmp_path, {"workflows": [workflow]}) as server, server.client() as api:
+        where, of_workflow = "/knowledge-bases/letters", {"params": {"workflow": "reply"}}
+        body, waits = {"workflow": "reply"}, {"Prefer": "wait=20"}
+        for answer in (
+            await api.post(f"{where}/ingest", json=body, headers=waits),
+            await api.post(f"{where}/documents", json={"id": "a", "text": "Keys"}, **of_workflow),
+        ):
+            assert answer.is_success, answer.text
+            place = answer.headers["location"]
+            assert (await api.get(f"http://localhost{place}")).status_code == 200
+
+
 def test_another_process_ingests(slow: Slow, forked: ForkedPython) -> None:
     """All requests with one key are refused, and the key can be used again afterwards."""
     import subprocess

@@ -37,6 +37,7 @@ from lorebind.server.server import (
     TheServer,
     Writer,
     filled_by_us,
+    location,
 )
 from lorebind.server.state.runs import RequestedRun
 from lorebind_config.declarations.retrieval import Filters
@@ -126,13 +127,13 @@ async def add_documents(request: Request, server: TheServer, _: Writer, kb: Fill
         files = await given_as_files(request)
         if isinstance(files, list):
             return await _add_several(server, kb, files, "files")
-        return await _add_one(request, server, kb, files)
+        return await _add_one(server, kb, files)
     data = await read_json(request)
     if isinstance(data, dict) and "documents" in data:
         several = validated(NewDocuments, data).documents
         return await _add_several(server, kb, several, "documents")
     document = given_as_json(data)
-    return await _add_one(request, server, kb, document)
+    return await _add_one(server, kb, document)
 
 
 @router.delete("", status_code=204, responses=PATIENT_DELETE)
@@ -278,9 +279,9 @@ async def find_on_page(
     """Return where words of a document are on the picture of a page, such as those of a passage.
 
     The ends of each box are shares of the picture's width and height, from 0 to 1, counted from the
-    upper left. Without a start and an end, all words of the page are returned. Words are found by
-    their text, in the text layer of a PDF or in the lines that OCR recognized; those that cannot be
-    found have no box. The document is read again, as for the picture.
+    upper left. Without a start and an end, the words of all passages are returned. Words are found
+    by their text, in the text layer of a PDF or in the lines that OCR recognized; those that cannot
+    be found have no box. The document is read again, as for the picture.
     """
     boxes = await kb.apage_boxes(storable_name(kb, doc_id), page, start=start, end=end)
     return json_response({"items": as_data(boxes)})
@@ -290,12 +291,12 @@ async def _find(kb: KnowledgeBase, doc_id: str) -> DocumentInfo:
     return await kb.adocument(storable_name(kb, doc_id))
 
 
-async def _add_one(request: Request, server: Server, kb: KnowledgeBase, document: Any) -> Response:
+async def _add_one(server: Server, kb: KnowledgeBase, document: Any) -> Response:
     added = checked(document)
     was_there = await _was_there(kb, added.uri)
     run = await _add(server, kb, [document])
     info = await _find(kb, added.uri)
-    where = {"Location": f"{request.url.path}/{info.id}"}
+    where = location(kb, f"documents/{info.id}")
     return json_response(as_data(info), _status(run, was_there), where)
 
 

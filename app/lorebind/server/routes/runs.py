@@ -24,13 +24,13 @@ from lorebind.server.preferences import IdempotencyKey, PreferWait, key_taken, w
 from lorebind.server.problems import RETRY_SECONDS, ProblemError
 from lorebind.server.routes.reading import storable_name
 from lorebind.server.server import (
-    PREFIX,
     FilledByUs,
     SeenKnowledgeBase,
     SeenProject,
     TheServer,
     Writer,
     filled_by_us,
+    location,
 )
 from lorebind.server.state.runs import (
     KeyTakenError,
@@ -105,7 +105,7 @@ async def _starting(
         except UnderWayError as error:
             raise _in_the_way(error.run) from None
         waits_for = await server.ingests.why_waiting(run)
-        headers = {"Location": f"{PREFIX}/knowledge-bases/{kb_id}/runs/{run.run_id}"}
+        headers = location(kb, f"runs/{run.run_id}")
         if seconds := wait_seconds(prefer):
             run = await server.ingests.ended(run, seconds)
             headers["Preference-Applied"] = f"wait={seconds:g}"
