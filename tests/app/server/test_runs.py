@@ -339,11 +339,11 @@ async def test_a_knowledge_base_of_a_workflow(tmp_path: Path) -> None:
         "tasks": [{"id": "wait", "type": "wait", "prompt": "Yes?"}],
     }
     async with served(tmp_path, {"workflows": [workflow]}) as server, server.client() as api:
-        where, of_workflow = "/knowledge-bases/letters", {"params": {"workflow": "reply"}}
-        body, waits = {"workflow": "reply"}, {"Prefer": "wait=20"}
+        where, named = "/knowledge-bases/letters", {"workflow": "reply"}
+        document = {"id": "a", "text": "Keys"}
         for answer in (
-            await api.post(f"{where}/ingest", json=body, headers=waits),
-            await api.post(f"{where}/documents", json={"id": "a", "text": "Keys"}, **of_workflow),
+            await api.post(f"{where}/ingest", json=named, headers={"Prefer": "wait=20"}),
+            await api.post(f"{where}/documents", json=document, params=named),
         ):
             assert answer.is_success, answer.text
             place = answer.headers["location"]
