@@ -294,12 +294,14 @@ def test_many_parts_share_what_is_computed(
 
 
 def test_a_document_can_be_left_out(root: Path) -> None:
-    """An empty list leaves a document without passages; reports name it."""
-    with Project.build(
-        declared({"function": "code:leave_out", "documents": ["hr/*"]}), root=root
-    ) as project:
-        assert project.ingest("docs").without_text == ["hr/staff.md"]
+    """An empty list leaves a document without passages; reports name it, and it is read once."""
+    (root / "hr" / "list.pdf").write_bytes(pdf_bytes(["Staff", ""]))
+    project_of = declared({"function": "code:leave_out", "documents": ["hr/*"]})
+    project_of["knowledge_bases"][0]["sources"][0]["ocr"] = {"when": "never"}
+    with Project.build(project_of, root=root) as project:
+        assert project.ingest("docs").without_text == ["hr/list.pdf", "hr/staff.md"]
         assert SECRET not in seen(project)
+        assert project.ingest("docs").documents["unchanged"] == 3
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,10 @@ class _ReadAgain(NamedTuple):
         ways = [self._layer, self._recognized] if self.entry.format == "pdf" else [self._recognized]
         if self.scans.reads_every_page(self.entry.source):
             ways.reverse()
-        return next(filter(None, (words(number) for words in ways)), [])
+        for words in ways:
+            if boxes := words(number):
+                return boxes
+        return []
 
     def chunks(self) -> list[StoredChunk]:
         with self.kb.catalog.reading() as sql:

@@ -213,7 +213,9 @@ class _Preparer:
 
     def _is_accepted(self, entry: DocumentEntry, source: str) -> bool:
         """Return whether a document is ready, and still would be if it was read again."""
-        policy, has_text = self._on_textless(source), entry.chunk_count > 0
+        policy = self._on_textless(source)
+        # Without chunks, a document may have text that its steps left out.
+        has_text = entry.chunk_count > 0 or bool(self._corpus.steps.versions(entry.uri))
         refused = is_refused(policy, entry.format, entry.textless, has_text=has_text)
         return entry.state == "ready" and not refused
 
