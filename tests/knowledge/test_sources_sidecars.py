@@ -171,6 +171,7 @@ def test_orphans(root: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None
         write(root, f"docs/{name}.meta.json", "{}")
     (root / "docs/a").mkdir()
     (root / "docs/a.b.zip").touch()
+    (root / "docs/loop").symlink_to("loop")
     start = "{{ .env.WHERE }}" if "{{" in path else "docs"
     notices = [f"sidecar: {start}/{name} is next to no document" for name in ORPHANS]
     with project(root, path=path) as loaded:

@@ -72,7 +72,8 @@ def _names(name: str) -> tuple[str, ...]:
 
 def _files(folder: str) -> Iterator[str]:
     with os.scandir(folder) as entries:
-        yield from (entry.name for entry in entries if entry.is_file())
+        # Links are not followed: one that leads to itself would raise an error.
+        yield from (entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
 
 
 def metadata_in(data: bytes, name: str) -> dict[str, Any]:
