@@ -200,13 +200,18 @@ def test_a_page_that_takes_too_much_memory(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_which_texts_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of scans, unless a step may remove something from them."""
-    # The process takes seconds.
-    monkeypatch.setattr(scans.Scans, "_read", lambda *_: RecognizedPage("Gates", ""))
+    """Those of scans, unless a step may remove something; equal pages are recognized once."""
+    read: list[str] = []
+
+    def note(self: scans.Scans, picture: bytes, uri: str, *_: str) -> RecognizedPage:
+        read.append(uri)  # the process takes seconds
+        return RecognizedPage("Gates", "")
+
+    monkeypatch.setattr(scans.Scans, "_read", note)
     (tmp_path / "docs").mkdir()
     (tmp_path / "code.py").write_text("def redact(document):\n    return document\n")
     for name in ("a.pdf", "b.pdf"):
-        picture = image_bytes([scan("Gates")], "PDF", resolution=100)
+        picture = image_bytes([scan("Gates")] * 2, "PDF", resolution=100)
         (tmp_path / "docs" / name).write_bytes(picture)
 
     def stored(more: str = "", *, plans: bool = False) -> list[str]:
@@ -223,5 +228,6 @@ def test_which_texts_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert stored() == ["docs/a.pdf", "docs/b.pdf"]
     step = "{ function: code:redact, documents: [docs/a.pdf] }"
     assert stored(f"    preprocess: {{ steps: [{step}] }}\n") == ["docs/b.pdf"]
+    assert read == ["docs/a.pdf", "docs/a.pdf"]
     (tmp_path / "docs/b.pdf").write_bytes(pdf_bytes(["Gates in a text layer"]))
     assert stored(plans=True) == ["docs/a.pdf"]

@@ -188,24 +188,25 @@ class Scans:
         folder = str(self._corpus.root / settings.model) if settings.model else ""
         texts: dict[int, str] = {}
         failures: dict[int, SourceError] = {}
-        keys = []
+        recognized: dict[str, str] = {}
         for page, picture in pages:
             if isinstance(picture, SourceError):
                 failures[page] = picture
                 continue
-            keys.append(digest(picture, models))
-            read = self._store.get(self._namespace, keys[-1]) if stores else None
-            if read is None:
+            key = digest(picture, models)
+            if key not in recognized:  # a document can have a picture many times, such as a logo
+                read = self._store.get(self._namespace, key) if stores else None
                 try:
-                    read = self._read(picture, uri, folder, models)
+                    read = read or self._read(picture, uri, folder, models)
                 except SourceError as error:
                     failures[page] = error
                     continue
-            if stores:  # each at once, because reading the next one takes seconds
-                self._store.put(self._namespace, uri, keys[-1], read)
-            texts[page] = read.text
+                if stores:  # each at once, because reading the next one takes seconds
+                    self._store.put(self._namespace, uri, key, read)
+                recognized[key] = read.text
+            texts[page] = recognized[key]
         if stores and not failures:
-            self._store.keep_only(self._namespace, uri, keys)
+            self._store.keep_only(self._namespace, uri, recognized)
         return texts, failures
 
     def _pictures(

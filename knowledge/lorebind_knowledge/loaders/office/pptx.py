@@ -29,7 +29,7 @@ _DEFAULT_TITLE = "PowerPoint Presentation"
 
 _EMPTY = ("", 0)
 _A_PICTURE = ("", -1)
-"""These two instead of a text and the number of its header rows."""
+"""A shape without text and a picture; other shapes have a text and its number of header rows."""
 
 
 def load_pptx(data: bytes, uri: str, *, pictures: bool = False) -> LoadedDocument:
