@@ -214,7 +214,7 @@ class _Preparer:
     def _is_accepted(self, entry: DocumentEntry, source: str) -> bool:
         """Return whether a document is ready, and still would be if it was read again."""
         policy = self._on_textless(source)
-        # Without chunks, a document may have text that its steps left out.
+        # Without chunks, a document may have text that its steps omitted.
         has_text = entry.chunk_count > 0 or bool(self._corpus.steps.versions(entry.uri))
         refused = is_refused(policy, entry.format, entry.textless, has_text=has_text)
         return entry.state == "ready" and not refused
