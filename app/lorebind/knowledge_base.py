@@ -185,6 +185,7 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
                 metadata of passages. By default, the words of all passages are returned.
 
         Raises:
+            UsageError: `start` is negative, or `end` is before it.
             LorebindError: as for `page_picture`.
         """
         corpus = self.handle.corpus(self._scope(None), embeds=False)

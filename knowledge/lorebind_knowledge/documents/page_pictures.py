@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from lorebind_config.errors import DocumentChangedError, NotFoundError
+from lorebind_config.errors import DocumentChangedError, NotFoundError, UsageError
 from lorebind_config.namespace import tenant
 from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.documents.listing import find_document
@@ -63,8 +63,11 @@ async def page_boxes(
         start, end: the part of the document's text, as offsets in characters.
 
     Raises:
+        UsageError: `start` is negative, or `end` is before it.
         LorebindError: as for `page_picture`.
     """
+    if start < 0 or (end is not None and end < start):
+        raise UsageError(f"start and end are offsets in this order, not {start} and {end}")
 
     def read(again: _ReadAgain) -> list[PageBox]:
         return marked_boxes(again.words(number), again.chunks(), number, start, end)

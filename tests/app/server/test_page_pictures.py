@@ -46,7 +46,8 @@ def test_a_page_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             marked = api.get(f"{where}/1/boxes", params={"start": 9, "end": 27}).json()["items"]
             assert marked == as_data(boxes)
             assert [box["text"] for box in marked] == ["at the reception."]
-            assert problem(api.get(f"{where}/1/boxes", params={"start": -1})) == INVALID
+            for wrong in ({"start": -1}, {"start": 9, "end": 3}):
+                assert problem(api.get(f"{where}/1/boxes", params=wrong)) == INVALID
             assert problem(api.get(f"{where}/2/boxes")) == (404, "not_found")
             assert problem(api.get(f"{where}/2")) == (404, "not_found")
             assert problem(api.get(f"{where}/x")) == INVALID
