@@ -6,8 +6,10 @@ The places of words tell them apart: at a gap, (almost) no line of the page has 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ other."""
 _MOST_COVERED = 0.1
 """Share of the rows that may have a word there, such as headings over all columns."""
 _MOST_GUTTERS = 4
+_left = attrgetter("left")
 
 
 class Word(NamedTuple):
@@ -70,7 +73,8 @@ class _Row(NamedTuple):
         return ((left.right, right.left) for left, right in pairwise(self.words))
 
     def has_gap(self, place: float) -> bool:
-        return any(begin < place < end for begin, end in self.gaps())
+        after = bisect_right(self.words, place, key=_left)
+        return 0 < after < len(self.words) and self.words[after - 1].right < place
 
     def cut(self, place: float) -> list[_Row]:
         """Return the parts left and right of a place; the row itself if it has a word there."""
@@ -119,7 +123,8 @@ def _between(line: Line, part: Line) -> Box:
 def _gutter(rows: Sequence[_Row]) -> float | None:
     """Return the middle of a gap over which lines reach; None if there is none."""
     best, most = None, 0
-    for place in {(begin + end) / 2 for row in rows for begin, end in row.gaps() if begin < end}:
+    # To the pixel, because a dense page has thousands of gaps.
+    for place in {round((begin + end) / 2) for row in rows for begin, end in row.gaps()}:
         across = [row for row in rows if row.left < place < row.right]
         merged = sum(row.has_gap(place) for row in across)
         left = sum(row.right <= place for row in rows)
