@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="10000,200000", help="in passages")
     parser.add_argument("--questions", type=int, default=60, help="per measurement")
     parser.add_argument("--add", type=int, default=10_000, help="vectors to add beside the index")
-    parser.add_argument("--rest", type=int, default=12_000, help="passages in no index, at most")
+    parser.add_argument("--rest", type=int, default=24_000, help="passages in no index, at most")
     parser.add_argument("--dsn", help="a writable database with pgvector; default: start a server")
     arguments = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a run takes minutes

@@ -238,7 +238,7 @@ def make_store(dsn: str) -> Iterator[Callable[..., PgvectorStore]]:
     made: list[PgvectorStore] = []
 
     def make(
-        options: str = "", *, ann_from: int = 10_000, more_from: int = 12_500, **settings: Any
+        options: str = "", *, ann_from: int = 10_000, more_from: int = 25_000, **settings: Any
     ) -> PgvectorStore:
         store = PgvectorStore(
             dsn + options,
