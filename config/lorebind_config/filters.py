@@ -119,6 +119,8 @@ def _resolved(where: Mapping[str, Any]) -> dict[str, Any]:
                 if key in _ORDERINGS and is_date(operand) and is_date(tests.get(key)):
                     stricter = max if key in ("$gt", "$gte") else min
                     tests[key] = stricter(tests[key], operand)
+                elif key == "$nin" and key in tests:  # `$ne` becomes it for a date
+                    tests[key] = [*tests[key], *operand]
                 elif key in tests:
                     more.append({name: {key: operand}})
                 else:

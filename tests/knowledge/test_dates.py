@@ -109,7 +109,7 @@ def test_resolved_means_the_same(
 
 
 def test_a_resolved_filter_is_no_larger() -> None:
-    """Two bounds of dates become the stricter one, so a filter at its limit stays within it."""
+    """Conditions on dates are joined, so a filter at its limit stays within it."""
     where: dict[str, object] = {f"f{number}": number for number in range(MOST_CONDITIONS - 2)}
     where["on"] = {"$newer_than": "90d", "$gte": "2026-01-01"}
     for bound, more in (
@@ -120,6 +120,10 @@ def test_a_resolved_filter_is_no_larger() -> None:
         assert on == {"$gte": bound}
     assert resolved({"on": {"$lt": "2026-01-01", "$lte": "2025-01-01"}}) == {
         "on": {"$lt": "2025-01-02"}
+    }
+    others = {"$ne": "2026-01-01 10:00", "$nin": ["x"]}
+    assert resolved({"on": others}) == {
+        "on": {"$nin": ["2026-01-01 10:00", "2026-01-01T10:00:00Z", "x"]}
     }
     compile_filter(resolved(where))
 
