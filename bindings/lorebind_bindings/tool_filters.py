@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from lorebind_bindings.resolver import both_filters
 from lorebind_config.errors import did_you_mean
 from lorebind_knowledge.documents.fields import list_fields
-from lorebind_knowledge.documents.reading import list_readable
+from lorebind_knowledge.documents.reading import unmet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -122,18 +121,9 @@ async def unknown_values(
     in_effect = [binding.settings.filters for binding in bindings]
     each = [*zip(handles, in_effect, strict=True)]
 
-    async def exists(condition: Mapping[str, Any]) -> bool:
-        for handle, filters in each:
-            both = both_filters(filters, condition)
-            if await handle.read(list_readable, where=both, limit=1):
-                return True
-        return False
-
-    missing = {
-        name: condition["$in"][0]
-        for name, condition in where.items()
-        if "$in" in condition and not await exists({name: condition})
-    }
+    missing = {name: condition for name, condition in where.items() if "$in" in condition}
+    for handle, filters in each:
+        missing = await handle.read(unmet, missing, where=filters) if missing else {}
     existing: dict[str, list[str]] = {name: [] for name in missing}
     for handle, filters in each if missing else ():
         for entry in await handle.read(list_fields, where=filters):
@@ -141,7 +131,8 @@ async def unknown_values(
                 existing[entry.key] += [_as_text(value.value) for value in entry.values]
     return " ".join(
         f"No document has {name} {_as_text(value)}; {_hint(value, existing[name])}."
-        for name, value in missing.items()
+        for name, condition in missing.items()
+        for value in condition["$in"][:1]
     )
 
 

@@ -180,6 +180,32 @@ def readable_metadata(
         after = page[-1].uri
 
 
+def unmet(
+    namespace: Namespace,
+    catalog: Catalog,
+    conditions: Mapping[str, Any],
+    *,
+    where: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the conditions, by key, that none of the passages that searches find meets.
+
+    Args:
+        namespace: the knowledge base.
+        catalog: the catalog that stores it.
+        conditions: the condition of each key.
+        where: a filter; only passages that pass it count.
+
+    Raises:
+        UsageError: a condition or the filter is invalid.
+    """
+    left = {key: compile_filter({key: condition}) for key, condition in conditions.items()}
+    for _, passages in readable_metadata(namespace, catalog, where=where):
+        left = {key: meets for key, meets in left.items() if not any(map(meets, passages))}
+        if not left:
+            break
+    return {key: conditions[key] for key in left}
+
+
 def read_lines(
     namespace: Namespace,
     catalog: Catalog,
