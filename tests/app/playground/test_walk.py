@@ -31,6 +31,7 @@ def test_ingest_ask_and_open_a_citation(shop: Process, browser: Any) -> None:
         page.get_by_role("button", name="Ingest").click()
         main = page.locator("main")
         main.get_by_text("completed").wait_for()
+        main.get_by_text("Nothing is ingested yet.").wait_for(state="detached")
         page.get_by_role("textbox", name="Question").fill(QUESTION)
         page.keyboard.press("Enter")
         for text in ("dense", "lexical", "inline:returns"):

@@ -22,8 +22,10 @@ export async function view(context) {
   const [kb, stats] = await Promise.all([get(path, signal), get(`${path}/stats`, signal)]);
   const state = el("p", { class: "quiet" }, summary(stats));
   const panel = el("div", { class: "stack tight" });
-  const ingest = ingestButton(path, { panel, state, signal });
   const writes = may("write") && !kb.filled_by_others;
+  const empty = !stats.documents.ready && !stats.documents.failed && tab === "ask";
+  const hint = empty && note(writes ? words.kb.empty : kb.filled_by_others ? words.kb.others : words.kb.emptyForReaders);
+  const ingest = ingestButton(path, { panel, state, hint, signal });
   const tabs = ["ask", "documents", "ingest"].map((name) =>
     el("li", {}, link(words.tabs[name], to(["kb", id, ...(name === "ask" ? [] : [name])]), { "aria-current": tab === name ? "page" : tab === "source" && name === "documents" ? "true" : null })));
   const about = el("header", { class: "head" },
@@ -31,14 +33,12 @@ export async function view(context) {
     el("div", { class: "row between" }, el("h1", {}, id), writes && ingest.control),
     kb.description && el("p", {}, kb.description), state, panel);
   if (writes) ingest.resume();
-  const empty = !stats.documents.ready && !stats.documents.failed && tab === "ask";
   return el("div", {}, about, el("nav", { class: "tabs", "aria-label": words.tabs.label }, el("ul", {}, tabs)),
-    empty && note(writes ? words.kb.empty : kb.filled_by_others ? words.kb.others : words.kb.emptyForReaders),
-    await (TABS[tab] ?? TABS.ask)(context, kb, ingest));
+    hint, await (TABS[tab] ?? TABS.ask)(context, kb, ingest));
 }
 
 /** The button that ingests, and the panel that shows the run. */
-function ingestButton(path, { panel, state, signal }) {
+function ingestButton(path, { panel, state, hint, signal }) {
   const control = button(words.ingest.go, () => start());
   const self = { control, start, resume, run: async (url) => follow(await call("POST", url, {}, { signal })), after: () => {} };
   async function start(options = {}) {
@@ -47,7 +47,7 @@ function ingestButton(path, { panel, state, signal }) {
       await follow(await call("POST", `${path}/ingest`, options, { signal }));
     } catch (error) {
       if (signal.aborted) return;
-      if (error.code === "ingest_running" && error.more.run_id) return void follow({ run_id: error.more.run_id });
+      if (error.code === "ingest_running" && (await resume())) return;
       refused(error, options);
     }
   }
@@ -65,16 +65,20 @@ function ingestButton(path, { panel, state, signal }) {
         const { only_failed, strategy } = end.request;
         refused({ ...end.error, message: end.error.detail }, { only_failed, strategy });
       }
-      show(state, summary(await get(`${path}/stats`, signal)));
+      const stats = await get(`${path}/stats`, signal);
+      show(state, summary(stats));
+      if (hint && stats.documents.ready) hint.remove();
       await self.after();
     } finally {
       control.disabled = false;
     }
   }
-  /** Follow a run that goes on already, such as after a reload. */
+  /** Follow a run that goes on already, such as after a reload. Returns whether there is one. */
   async function resume() {
     const { items } = await get(`${path}/runs?limit=1&brief=true`, signal).catch(() => ({ items: [] }));
-    if (items.length && ["running", "waiting"].includes(items[0].status)) follow(items[0]);
+    if (!items.length || !["running", "waiting"].includes(items[0].status)) return false;
+    await follow(items[0]).catch((error) => signal.aborted || refused(error));
+    return true;
   }
   return self;
 }
