@@ -181,8 +181,10 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
         Args:
             document: as for `page_picture`.
             page: as for `page_picture`.
-            start, end: the offsets of the words in the document's text, as `start` and `end` in the
-                metadata of passages. By default, the words of all passages are returned.
+            start: the offset of the first word in the document's text, as the metadata of passages
+                has it.
+            end: the offset after the last word. By default, the words of all
+                passages are returned.
 
         Raises:
             UsageError: `start` is negative, or `end` is before it.
