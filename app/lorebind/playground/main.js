@@ -52,7 +52,7 @@ async function open() {
   const { signal } = leaving;
   const { parts, query } = address();
   const load = VIEWS[parts[0] ?? ""];
-  const loaded = load?.(); // while the server tells who is calling
+  const loaded = load?.().catch((error) => { throw new Unreachable(error.message); }); // while the server tells who is calling
   loaded?.catch(() => {});
   try {
     caller ??= await identified();

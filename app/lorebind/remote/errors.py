@@ -63,7 +63,7 @@ def error_of(document: dict[str, Any], retry_after: float = 0) -> LorebindError:
         task, path, thread_id = (str(document[name]) for name in ("task", "path", "thread_id"))
         return errors.TaskError(detail, task=task, path=path, thread_id=thread_id)
     if code == "unauthenticated":
-        return ServerError("the server requires a valid token; set LOREBIND_TOKEN", code)
+        return ServerError("the server accepts only valid tokens; set LOREBIND_TOKEN to one", code)
     if code in _KINDS:
         return _KINDS[code](detail)
     return ServerError(f"the server says: {detail}", code)

@@ -176,3 +176,14 @@ def test_each_chosen_line_is_opened(shop: Process, browser: Any) -> None:
         page.get_by_role("button", name="line 62", exact=True).wait_for()
         assert page.get_by_role("button", name="line 2", exact=True).count() == 0
         api.delete(f"/documents/{added.json()['id']}").raise_for_status()
+
+
+def test_a_view_that_cannot_be_fetched(shop: Process, browser: Any) -> None:
+    """It says that the server is away, and goes on when the server answers again."""
+    with watched(browser, shop.url, refused=503) as page:
+        page.set_default_timeout(20_000)
+        page.route("**/views/health.js", lambda route: route.fulfill(status=503))
+        page.get_by_role("link", name="Health").click()
+        page.get_by_text("The server does not answer").wait_for()
+        page.unroute("**/views/health.js")
+        page.get_by_role("heading", name="Health").wait_for()
