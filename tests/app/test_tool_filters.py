@@ -111,12 +111,12 @@ def test_unknown_values(project: Project, arguments: dict[str, Any], says: str) 
 def test_conditions_of_a_place_add_up(project: Project) -> None:
     """Each call of `narrowed` adds its condition to the earlier ones and to the declared filter."""
     of_it = project.at("docs").narrowed({"team": "it"})
-    found = [
+    uris = [
         {match.metadata["uri"] for match in place.query("replaced")}
         for place in (of_it, of_it.narrowed(None), of_it.narrowed({"year": {"$ne": 2023}}))
     ]
     both = {"inline:laptops", "inline:phones"}
-    assert found == [both, both, {"inline:laptops"}]
+    assert uris == [both, both, {"inline:laptops"}]
 
 
 def test_schemas(project: Project) -> None:

@@ -326,7 +326,7 @@ def test_a_server_with_little_shared_memory(
     assert list(indexes(db).values()) == [True]
 
 
-def test_an_index_is_given_memory(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_an_index(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build gets enough memory for the whole index, up to a limit, and never less than set."""
     seen: list[str] = []
 

@@ -83,7 +83,7 @@ class McpEndpoint:
         async with self._starting:
             if self._manager is None:
                 # In a thread, because the first import takes a second. No stop waits for it.
-                manager, self._changes = await call_daemon(self._made)
+                manager, self._changes = await call_daemon(self._make)
                 self._manager = manager
                 running = asyncio.Event()
                 # One task enters and leaves it, in a context without the tenant of this request.
@@ -93,7 +93,7 @@ class McpEndpoint:
                 await running.wait()
         return self._manager
 
-    def _made(self) -> tuple[StreamableHTTPSessionManager, ListChanges]:
+    def _make(self) -> tuple[StreamableHTTPSessionManager, ListChanges]:
         import_extra("mcp", extra="mcp", purpose=MCP)
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 

@@ -26,7 +26,7 @@ _NEAR = 3.0
 _MARGIN = 300
 """Number of characters before and after a table that can be the top and the foot of a page."""
 _UNREADABLE = "(cid:"
-"""The prefix of what pdfplumber writes for a character of an unreadable font."""
+"""How pdfplumber writes a character of a font that it cannot decode: `(cid:12)`."""
 
 
 def load_pdf_with_tables(data: bytes, uri: str) -> LoadedDocument:

@@ -34,7 +34,7 @@ class JoinedSearch:
     settings: RetrievalDeclaration
 
     def scale(self, result: QueryResult) -> Hashable:
-        """Return a key of the scale of what orders it: the embedder, the reranker and recency."""
+        """Return a key that is equal for comparable scores: same embedder, reranker and recency."""
         reranker = self.settings.rerank if result.strategy == "rerank" else None
         parts = reranker, counts_recency(self.settings)
         return embedder_of(self.kbs[0]), *(part and part.model_dump_json() for part in parts)

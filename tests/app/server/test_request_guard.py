@@ -448,9 +448,7 @@ LEFT = ExceptionGroup("a client has left its stream", [BrokenResourceError()])
 
 @pytest.mark.parametrize("error", [RuntimeError("hidden words"), LEFT])
 @pytest.mark.parametrize("has_begun", [False, True])
-async def test_mistakes_are_told_to_the_log_only(
-    tokens: Tokens, error: Exception, has_begun: bool
-) -> None:
+async def test_mistakes_are_only_logged(tokens: Tokens, error: Exception, has_begun: bool) -> None:
     failures: Failures = []
 
     async def broken(send: Send) -> None:

@@ -264,7 +264,7 @@ async def draw_page(
 
 
 @router.get("/{doc_id}/pages/{page}/boxes", response_model=PageBoxes)
-async def find_on_page(
+async def list_page_boxes(
     kb: SeenKnowledgeBase,
     doc_id: str,
     page: PageNumber,

@@ -132,7 +132,7 @@ def make_files(
         globs = {"in_folder": declaration.in_folder, "as_text": declaration.as_text}
 
     def files(
-        patterns: Sequence[str], exclude: Sequence[str], shown: Callable[[str], str] = str
+        patterns: Sequence[str], exclude: Sequence[str], display: Callable[[str], str] = str
     ) -> FileSource:
         return FileSource(
             kind,
@@ -146,7 +146,7 @@ def make_files(
             verify=declaration.verify,
             sidecar=(declaration.metadata and declaration.metadata.sidecar) or "",
             shown_as=declaration.patterns,
-            shown=shown,
+            display=display,
             settings=type(declaration).model_fields,
             **globs,
         )
@@ -198,7 +198,7 @@ class FileSource:
     """How messages describe the folder."""
     shown_as: Sequence[str] = ()
     """How messages show the patterns; by default as they are."""
-    shown: Callable[[str], str] = str
+    display: Callable[[str], str] = str
     """How messages show a uri; by default as it is."""
     settings: Collection[str] = ()
     """The settings of the declaration, which reports name for skipped files."""
@@ -302,7 +302,7 @@ class FileSource:
             if leads_to(self.root, folder) is None:
                 for name in sidecars.orphans(f"{self._home}/{folder}"):
                     path = f"{folder}/{name}" if folder else name
-                    yield self.shown(_uri(os.fsencode(path)))
+                    yield self.display(_uri(os.fsencode(path)))
 
     def _limit(self, path: str) -> Limit:
         return SizeLimit(self.max_bytes, self.max_scan_bytes).of(path)
