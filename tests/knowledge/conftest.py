@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from lorebind_knowledge.catalog.catalog import Catalog
@@ -25,6 +26,13 @@ from .web_server import WebServer
 def local() -> LocalEmbedder:
     """Load the real model once."""
     return LocalEmbedder()
+
+
+@pytest.fixture
+def db(dsn: str) -> Iterator[psycopg.Connection]:
+    """Return a connection to the new database of a test."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -28,12 +28,6 @@ from .pgvector_vectors import EAST, INDEX, OTHER, SPACE, hits, indexes, stored, 
 @pytest.fixture
 def store(make_store: Callable[..., PgvectorStore]) -> PgvectorStore:
     return make_store()
-
-
-@pytest.fixture
-def db(dsn: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        yield connection
 
 
 def tables(db: psycopg.Connection) -> list[str]:

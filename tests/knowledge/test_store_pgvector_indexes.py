@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,6 @@ from .pgvector_vectors import EAST, INDEX, OTHER, SPACE, hits, indexes, stored, 
 @pytest.fixture
 def store(make_store: Callable[..., PgvectorStore]) -> PgvectorStore:
     return make_store()
-
-
-@pytest.fixture
-def db(dsn: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        yield connection
 
 
 def wait_for_builds() -> None:
