@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from mcp import MCPError
 
 from lorebind import ConfigurationError, Project
-from lorebind.mcp.http import McpEndpoint
 from lorebind.server.middleware import jwts as jwts_module
 from lorebind.server.server import Server
 from lorebind_config.errors import UsageError
@@ -330,10 +329,10 @@ async def test_what_fails_at_the_start_is_logged(
 ) -> None:
     """It prevents nothing else: the keys are read, and an odd audience is no public address."""
 
-    def fail(_: McpEndpoint) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("MCP is broken")
 
-    monkeypatch.setattr(McpEndpoint, "_made", fail)
+    monkeypatch.setattr("lorebind.mcp.server.make_server", fail)
     audience = "https://[shop"
     async with authorized(tmp_path, issuer, audience=audience) as server:
         assert server.server.preparing is not None
