@@ -337,12 +337,13 @@ def _load_command(word: str) -> None:
 def _extras() -> Finding:
     """List the installed and missing extras; missing ones that are needed already failed above."""
     extras: dict[str, bool] = {}
+    provided = importlib.metadata.metadata("lorebind").get_all("Provides-Extra") or ()
     for line in importlib.metadata.requires("lorebind") or ():
         requirement = Requirement(line)
-        for extra in importlib.metadata.metadata("lorebind").get_all("Provides-Extra") or ():
-            if extra in ("all", "bench", "dev") or requirement.marker is None:
-                continue
-            if not requirement.marker.evaluate({"extra": ""}) and requirement.marker.evaluate(
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            continue
+        for extra in provided:
+            if extra not in ("all", "bench", "dev") and requirement.marker.evaluate(
                 {"extra": extra}
             ):
                 extras[extra] = extras.get(extra, True) and _installed(requirement.name)
@@ -357,7 +358,7 @@ def _extras() -> Finding:
 
 def _installed(name: str) -> bool:
     try:
-        importlib.metadata.version(name)
+        importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
