@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-from lorebind_knowledge.embedders import local
+from lorebind_knowledge.embedders import local, onnx_graph
 from lorebind_knowledge.embedders.sparse import local as sparse
 from lorebind_knowledge.plumbing.run_once import cpu_session
 
@@ -28,6 +29,7 @@ def _shared(model: bytes, threads: int) -> Any:
 
 def load_once(replace: Callable[[object, str, object], None] = setattr) -> None:
     """Let all built-in embedders of this process, and of its forked children, share sessions."""
+    replace(onnx_graph, "without_nan_guards", cache(onnx_graph.without_nan_guards))
     for module in (local, sparse):
         replace(module, "cpu_session", _shared)
 
