@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.routing import Route
 
 from lorebind.server.failures import answer_failures
@@ -36,6 +37,7 @@ from lorebind.server.server import PREFIX
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Scope
 
     from lorebind.server.server import Server
@@ -60,12 +62,20 @@ def make_api(server: Server) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        responses={"4XX": PROBLEM, "5XX": PROBLEM},
-        generate_unique_id_function=operation_id,
+        routes=[*_routes()],
     )
     describe(app)
     app.state.server = server
     answer_failures(app)
+    return app
+
+
+@cache
+def _routes() -> Sequence[BaseRoute]:
+    """Build the routes, which are the same for all projects; it takes a sixth of a second."""
+    router = APIRouter(
+        responses={"4XX": PROBLEM, "5XX": PROBLEM}, generate_unique_id_function=operation_id
+    )
     for routes in (  # the most frequent ones first, because FastAPI tries them in order
         answers,
         queries,
@@ -78,21 +88,17 @@ def make_api(server: Server) -> FastAPI:
         workflows,
         workflow_runs,
     ):
-        app.include_router(routes.router, prefix=PREFIX)
-    app.include_router(resources.bindings, prefix=PREFIX)
-    app.include_router(overview.callers, prefix=PREFIX)
-    app.include_router(chat_completions.router)
-    app.include_router(overview.health)
-    app.include_router(overview.router)
-    _build_routes(app)
-    return app
-
-
-def _build_routes(app: FastAPI) -> None:
-    """Build what FastAPI would build in the first request, which would block all others."""
+        router.include_router(routes.router, prefix=PREFIX)
+    router.include_router(resources.bindings, prefix=PREFIX)
+    router.include_router(overview.callers, prefix=PREFIX)
+    router.include_router(chat_completions.router)
+    router.include_router(overview.health)
+    router.include_router(overview.router)
+    # FastAPI would build more of them in the first request, which would block all others.
     scope: Scope = {"type": "http", "method": "GET", "path": "", "root_path": "", "headers": []}
-    for route in app.routes:
+    for route in router.routes:
         route.matches(dict(scope))
+    return router.routes
 
 
 def make_app(
