@@ -68,7 +68,7 @@ $(CLIENT): Makefile $(PRODUCT)
 	@touch $@
 
 test: setup client ## Run all tests
-	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 # Its own environment has only the newest LangChain. All else is that of .venv: pip finds no newer
 # langchain-core where certifi is older than it wants, so dependencies are not installed again.

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 import lorebind  # noqa: F401 - registers the built-in kinds
 from lorebind_knowledge.extensions import logging as log_records
+from lorebind_knowledge.plumbing.lanes import usable_processors
 
 from .app.forked_python import OF_COMMANDS, ForkedPython
 from .app.loaded_models import load_once
@@ -77,6 +78,11 @@ def pytest_configure() -> None:
         tempfile.tempdir = None  # it may have been read before
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # collecting tests leaves no garbage, but the collector would scan everything
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of processors and one more, because tests wait; each needs memory."""
+    return min(usable_processors(), 7) + 1
 
 
 def pytest_collection_finish() -> None:

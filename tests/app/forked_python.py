@@ -41,6 +41,8 @@ OF_COMMANDS = (
     *("langchain_core.language_models", "langchain_core.vectorstores", "langgraph.graph"),
     *("langchain.chat_models", "numpy", "onnxruntime", "pydantic", "rich.table", "tokenizers"),
     *("typer", "yaml", "fastapi", "h2.connection", "lorebind.server.serve", "python_multipart"),
+    *("anyio._backends._asyncio", "filelock", "jsonschema", "lorebind.doctor", "prometheus_client"),
+    *("lorebind_bindings.workflow.runtime", "psycopg", "psycopg_pool"),
     *("lorebind.mcp.server", "mcp.server.stdio", "mcp.server.streamable_http_manager"),
     *("uvicorn.lifespan.off", "uvicorn.protocols.http.h11_impl", "watchfiles", *OURS),
 )
@@ -134,6 +136,8 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
 
     encode("o200k_base", "")  # reading the encoding takes half a second, once per process
     _build_models()
+    if "lorebind.server.serve" in libraries:
+        import_module("lorebind.server.app").api_routes()
     if "onnxruntime" in libraries:
         import_module("loaded_models").load_now()
     gc.freeze()  # programs would scan, and so copy, all objects of the libraries

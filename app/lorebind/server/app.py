@@ -62,7 +62,7 @@ def make_api(server: Server) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        routes=[*_routes()],
+        routes=[*api_routes()],
     )
     describe(app)
     app.state.server = server
@@ -71,7 +71,7 @@ def make_api(server: Server) -> FastAPI:
 
 
 @cache
-def _routes() -> Sequence[BaseRoute]:
+def api_routes() -> Sequence[BaseRoute]:
     """Build the routes, which are the same for all projects; it takes a sixth of a second."""
     router = APIRouter(
         responses={"4XX": PROBLEM, "5XX": PROBLEM}, generate_unique_id_function=operation_id
