@@ -29,14 +29,14 @@ from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
 from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.loaders.base import LoadedDocument
-from lorebind_knowledge.middleware.base import Wrapper
+from lorebind_knowledge.middleware import Wrapper
 from lorebind_knowledge.records import QueryResult, SparseVector
 from lorebind_knowledge.rerankers.base import Reranker
 from lorebind_knowledge.scale.engine import Engine
 from lorebind_knowledge.sources.base import Content, Source, SourceItem
 from lorebind_knowledge.stores.base import SearchHits, VectorStore
 from lorebind_knowledge.stores.wrapper import StoreWrapper
-from lorebind_knowledge.transforms.base import DocumentTransform
+from lorebind_knowledge.transforms.steps import DocumentTransform
 from lorebind_prompts.tokens import TokenCounter
 
 __all__ = [

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.injecting import inject, inject_given
+from lorebind_bindings.injecting import inject, inject_given, preview
 from lorebind_bindings.models import naming_failures
 from lorebind_bindings.observing import describe_answer, model_call
-from lorebind_bindings.previewing import preview
 from lorebind_bindings.prompt_template import literal
 from lorebind_bindings.structured_output import StructuredOutput, texts_in
 from lorebind_bindings.tool_loop import ToolLoop
@@ -42,10 +41,9 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
 
-    from lorebind_bindings.injecting import Injection
+    from lorebind_bindings.injecting import Injection, PromptPreview
     from lorebind_bindings.mcp_servers import McpServer
     from lorebind_bindings.observing import Observed
-    from lorebind_bindings.previewing import PromptPreview
     from lorebind_bindings.prompt_template import Block, Prompt
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.retrieving import BoundResult, Verdict

@@ -167,3 +167,45 @@ def _portion(bound: BoundResult, counter: TokenCounter) -> Portion:
         label=label_of(settings.inject_as),
         weak=bound.is_weak,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PromptMessage:
+    """A message of a prompt."""
+
+    role: str
+    """`system`, `human`, `ai` or `tool`."""
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPreview:
+    """The messages that a model would get, and the passages that are omitted."""
+
+    messages: Sequence[PromptMessage]
+    tokens: int
+    """The tokens of all messages."""
+    tokenizer: str
+    exact: bool
+    """Whether the tokenizer is that of the model."""
+    dropped: Sequence[Dropped]
+    """The passages that were found and are not in the prompt, with the reasons."""
+    verdict: Verdict
+    results: Sequence[BoundResult]
+
+
+def preview(
+    messages: Sequence[BaseMessage], injection: Injection, counter: TokenCounter
+) -> PromptPreview:
+    """Return the prompt that these messages are, with what was injected into them."""
+    from lorebind_prompts import count_messages
+
+    return PromptPreview(
+        [PromptMessage(message.type, str(message.text)) for message in messages],
+        count_messages(messages, counter),
+        counter.name,
+        counter.exact,
+        injection.dropped,
+        injection.verdict,
+        injection.results,
+    )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_core.tools import BaseTool, StructuredTool
 
-    from lorebind_config.declarations.mcp_servers import McpServerDeclaration
+    from lorebind_config.declarations.agents import McpServerDeclaration
     from lorebind_config.templates import Environment
 
 _PURPOSE = "the tools of an MCP server"

@@ -19,9 +19,9 @@ from urllib.parse import unquote
 from lorebind_config import templates
 from lorebind_config.checks.named_code import code_named
 from lorebind_config.checks.template_checks import texts
+from lorebind_config.declarations.agents import McpServerDeclaration
 from lorebind_config.declarations.base import OUTSIDE, Declaration, Path, Position, Wants, within
 from lorebind_config.declarations.kinds import is_plugins
-from lorebind_config.declarations.mcp_servers import McpServerDeclaration
 from lorebind_config.declarations.values import leaves_project
 from lorebind_config.errors import ConfigurationError
 from lorebind_config.namespace import digest

@@ -14,7 +14,7 @@ from lorebind_knowledge.embedders.wrapper import AnnouncingEmbedder
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, IndexedKnowledgeBase
-from lorebind_knowledge.middleware.base import Retrieval
+from lorebind_knowledge.middleware import Retrieval
 from lorebind_knowledge.parts import StartReport
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.make import make_source

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from lorebind_config.declarations.ingestion import LOCAL
+from lorebind_config.declarations.project import LOCAL
 from lorebind_config.errors import ReadOnlyError
 from lorebind_config.reading.make_part import PartEnvironment
 from lorebind_knowledge.catalog.shared_pace import SharedPace

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lorebind_config.declarations.ingestion import LOCAL
+from lorebind_config.declarations.project import LOCAL
 from lorebind_config.errors import (
     EmbedderError,
     MissingDependencyError,
@@ -22,7 +22,7 @@ from lorebind_knowledge.extensions.make import make_extensions
 from lorebind_knowledge.extensions.prometheus import Prometheus
 from lorebind_knowledge.handle import KnowledgeHandle
 from lorebind_knowledge.index.purging import Purge
-from lorebind_knowledge.middleware.base import Retrieval
+from lorebind_knowledge.middleware import Retrieval
 from lorebind_knowledge.parts import Parts
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.lanes import Threads

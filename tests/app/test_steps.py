@@ -17,7 +17,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from lorebind import ConfigurationError, Project, UsageError
-from lorebind_config.checks.code_versions import code_version
+from lorebind_config.checks.named_code import code_version
 from lorebind_config.project_modules import PACKAGES
 from lorebind_knowledge.loaders import base
 from lorebind_knowledge.loaders.base import Anchor, Cue, Heading, LoadedDocument, Record, Table

@@ -29,7 +29,7 @@ CODE = """
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 from lorebind_config.namespace import current_tenant
-from lorebind_knowledge.middleware.base import Wrapper
+from lorebind_knowledge.middleware import Wrapper
 
 class Loader(BaseLoader):
     def lazy_load(self):

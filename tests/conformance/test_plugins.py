@@ -23,7 +23,7 @@ from lorebind_knowledge.testing import (
     EmbedderConformance,
     VectorStoreConformance,
 )
-from lorebind_knowledge.transforms.base import DocumentTransform
+from lorebind_knowledge.transforms.steps import DocumentTransform
 from tests.plugin_project.acme_lore import AcmeEmbedder, AcmeStore, AcmeTransform
 
 

@@ -14,9 +14,9 @@ import pptx
 import pytest
 
 from lorebind_config.declarations.sources import LoadingDeclaration
-from lorebind_knowledge.loaders.parts import ranges
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import load_document
+from lorebind_knowledge.loaders.textless import ranges
 
 from .documents import epub_bytes, pdf_bytes, saved, xlsx_bytes
 

@@ -17,7 +17,7 @@ from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
-from lorebind_knowledge.middleware.base import Retrieval
+from lorebind_knowledge.middleware import Retrieval
 from lorebind_knowledge.middleware.chain import Middleware
 from lorebind_knowledge.middleware.isolation import Isolation
 from lorebind_knowledge.middleware.resilience import StoreRetries
@@ -32,7 +32,7 @@ from lorebind_knowledge.testing.store_driver import INDEX, Driver, space, vector
 HOOKS = """\
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
 from lorebind_knowledge.stores.wrapper import StoreWrapper
-from lorebind_knowledge.middleware.base import Wrapper
+from lorebind_knowledge.middleware import Wrapper
 from .notes import SEEN
 
 

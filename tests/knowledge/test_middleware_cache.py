@@ -23,7 +23,7 @@ from lorebind_knowledge.embedders.base import Fingerprint
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.index.index import Version
 from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
-from lorebind_knowledge.middleware.base import Retrieval
+from lorebind_knowledge.middleware import Retrieval
 from lorebind_knowledge.middleware.cache import QueryCache, key_of
 from lorebind_knowledge.records import DocumentMatch, QueryResult
 from lorebind_knowledge.stores import MemoryStore

@@ -12,7 +12,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, Trace
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.index.index import Index
-from lorebind_knowledge.middleware.base import Retrieval
+from lorebind_knowledge.middleware import Retrieval
 from lorebind_knowledge.middleware.chain import _search
 from lorebind_knowledge.middleware.tracing import Tracing
 from lorebind_knowledge.stores import MemoryStore

@@ -22,7 +22,6 @@ from lorebind_knowledge.loaders.office.pptx import load_pptx
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import begin_load, can_load, load_document
 from lorebind_knowledge.loaders.scans import recognition
-from lorebind_knowledge.loaders.scans.embedded import count_pictures, with_pictures
 from lorebind_knowledge.loaders.scans.gutters import Word, cut_at_gutters
 from lorebind_knowledge.loaders.scans.layout import (
     Line,
@@ -31,8 +30,8 @@ from lorebind_knowledge.loaders.scans.layout import (
     text_of,
     turned,
 )
-from lorebind_knowledge.loaders.scans.pages import with_pages
 from lorebind_knowledge.loaders.scans.recognition import model_files
+from lorebind_knowledge.loaders.scans.recognized import count_pictures, with_pages, with_pictures
 from lorebind_knowledge.sources.folder.files import FileSource
 
 from .bench import Bench

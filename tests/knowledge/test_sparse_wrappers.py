@@ -19,7 +19,7 @@ from lorebind_knowledge.embedders.sparse.base import SparseEmbedder, embed_docum
 from lorebind_knowledge.embedders.wrapper import AnnouncingEmbedder, EmbedderWrapper
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.extensions.prometheus import Prometheus
-from lorebind_knowledge.middleware.base import Wrapper
+from lorebind_knowledge.middleware import Wrapper
 from lorebind_knowledge.middleware.tracing import Tracing
 from tests.plugin_project import acme_lore
 

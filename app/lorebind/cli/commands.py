@@ -33,7 +33,7 @@ _COMMANDS = {
     ),
     "init": ("init:init", "Write a commented lorebind.yaml and a first workflow."),
     "validate": (
-        "validate:validate",
+        "checking:validate",
         "Check the project's files, and report each problem with its location and a suggested fix.",
     ),
     "schema": (
@@ -41,15 +41,15 @@ _COMMANDS = {
         "Print the JSON Schema of the YAML, with which editors complete, explain and check it.",
     ),
     "doctor": (
-        "doctor:doctor",
+        "checking:doctor",
         "Try each embedder, vector database, index and model, and suggest a fix for each failure.",
     ),
     "ingest": ("knowledge:ingest", "Update the index to the current content of the sources."),
     "query": ("knowledge:query", "Search knowledge bases and print the passages, best first."),
     "run": ("run:run", "Run a workflow and print its output, with its citations."),
-    "serve": ("serve:serve", "Serve the project as a REST API, until SIGTERM or Ctrl-C."),
+    "serve": ("serving:serve", "Serve the project as a REST API, until SIGTERM or Ctrl-C."),
     "mcp": (
-        "mcp:mcp",
+        "serving:mcp",
         "Serve the project to one MCP client over standard input and output.",
     ),
     "worker": (

@@ -37,7 +37,7 @@ from lorebind.cli.terminal import can_ask, print_line, says_yes
 from lorebind.plain_data import as_data
 from lorebind_config.errors import UsageError
 from lorebind_knowledge.ingest.progress import progress_line
-from lorebind_knowledge.loaders.parts import parts_in_words
+from lorebind_knowledge.loaders.textless import parts_in_words
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyKnowledgeBase

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorebind.cli import documents, reading, whole_index
-from lorebind.cli.indexes import Indexes
 from lorebind.cli.ingesting import (
     failed_entry,
     ingest_with_bars,
@@ -45,6 +44,8 @@ from lorebind_config.errors import LorebindError, UsageError
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
 if TYPE_CHECKING:
+    from lorebind.cli.any_project import AnyProject
+    from lorebind.declaration_methods import KnowledgeBaseInfo
     from lorebind_knowledge.documents.listing import KnowledgeStats
 
 app = command_group("List, exchange, ingest and query knowledge bases.")
@@ -76,11 +77,32 @@ StrategyOption = Annotated[
 ]
 
 
+class _Indexes:
+    """The statistics of a project's indexes, or the reason why an index cannot be read."""
+
+    def __init__(self, project: AnyProject) -> None:
+        self._project = project
+        self._errors: dict[str, str] = {}
+        """Errors by vector database, so that a database that does not answer is tried only once."""
+
+    def stats(self, kb: KnowledgeBaseInfo) -> tuple[KnowledgeStats | None, str | None]:
+        """Return the statistics or else an error; neither for a knowledge base that others fill."""
+        if kb.filled_by_others:
+            return None, None
+        if kb.vector_db not in self._errors:
+            try:
+                opened = self._project.knowledge_base(kb.id, workflow=kb.workflow)
+                return opened.stats(), None
+            except LorebindError as error:
+                self._errors[kb.vector_db] = str(error)
+        return None, self._errors[kb.vector_db]
+
+
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """List the knowledge bases of the project with statistics about their indexes."""
     with open_read_only(project) as loaded:
-        indexes = Indexes(loaded)
+        indexes = _Indexes(loaded)
         rows = [(kb, *indexes.stats(kb)) for kb in loaded.knowledge_bases()]
     if output is not Output.table:
         data = [
@@ -136,7 +158,7 @@ def get(
     """
     with open_read_only(project) as loaded:
         info = loaded.knowledge_base(kb_id, workflow=workflow).info
-        stats, error = Indexes(loaded).stats(info)
+        stats, error = _Indexes(loaded).stats(info)
     data: dict[str, Any] = {
         "workflow": info.workflow,
         "knowledge_base": info.knowledge_base,

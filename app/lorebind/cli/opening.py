@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,18 @@ def open_project(path: str | Path) -> Project:
         ConfigurationError: the files have problems; the error lists all of them.
     """
     return opened(load_config(path))
+
+
+def project_to_read(path: str) -> Project:
+    """Open a project to read catalogs only.
+
+    Reading sends no events and calls no wrapper, so extensions and wrappers are not created.
+    """
+    from lorebind.project import Project  # as in `opened`
+
+    loaded = load_config(path)
+    alone = loaded.project.model_copy(update={"extensions": [], "wrappers": []})
+    return Project(replace(loaded, project=alone))
 
 
 def opened(config: LoadedProject) -> Project:

@@ -14,7 +14,7 @@ from lorebind.cli.options import Output
 from lorebind.cli.terminal import console, is_showable, one_line, print_line, visible
 from lorebind.plain_data import as_data
 from lorebind_knowledge.ingest.report import skipped_summary
-from lorebind_knowledge.loaders.parts import parts_in_words
+from lorebind_knowledge.loaders.textless import parts_in_words
 from lorebind_knowledge.text.languages import detect_language
 from lorebind_knowledge.text.splitting import words_of
 from lorebind_knowledge.text.terms import content_words

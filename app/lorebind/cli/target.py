@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from lorebind.cli.indexes import project_to_read
 from lorebind.cli.interrupts import completed_by
-from lorebind.cli.opening import extensions, load_config, open_project
+from lorebind.cli.opening import extensions, load_config, open_project, project_to_read
 from lorebind.cli.options import HERE, current_server
 from lorebind.declaration_methods import Declared
 from lorebind_config.errors import Suggestion

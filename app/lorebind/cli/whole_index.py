@@ -140,7 +140,7 @@ def _declare(
     kb_id: str, manifest: Mapping[str, Any], file: Path, project: str, output: Output
 ) -> None:
     """Write the declaration of a pack into the project, if it has no such knowledge base."""
-    from lorebind.packed_declaration import declaration_to_add
+    from lorebind.index_methods import declaration_to_add
     from lorebind_config.editing.yaml_text import as_yaml
 
     with open_target(project) as loaded:

@@ -54,7 +54,7 @@ def _make(project: Project, concurrency: int, runs: int) -> ProjectWorker:
     """
     # They take long to import, and `--help` needs none.
     from lorebind.server.run_worker import ProjectWorker, RunWorker
-    from lorebind_config.declarations.ingestion import LOCAL
+    from lorebind_config.declarations.project import LOCAL
 
     takes_runs = project.config.project.server.ingests == "workers" and runs > 0
     embeds = project.config.project.ingestion.engine != LOCAL

@@ -1,4 +1,4 @@
-"""An MCP server over a project: its tools, resources and instructions."""
+"""An MCP server over a project: its tools, resources and instructions, also over standard input."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
@@ -21,6 +22,7 @@ from lorebind.mcp.tools import (
     arguments_of,
     resource_uri,
 )
+from lorebind.server.failure_log import FailureLog
 from lorebind_config.checks.template_checks import texts
 from lorebind_config.errors import LorebindError, UsageError, did_you_mean
 
@@ -200,3 +202,19 @@ def _mistakes(error: ValidationError) -> str:
 
 def _failed(message: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
+
+
+async def serve_stdio(project: Project) -> None:
+    """Answer one client until it closes standard input. Only the protocol is on standard output.
+
+    Args:
+        project: the project, which is closed at the end.
+    """
+
+    @asynccontextmanager
+    async def of_caller(_: Any) -> AsyncIterator[Project]:
+        yield project
+
+    server = make_server(project, of_caller, FailureLog(project.config))
+    async with project, stdio_server() as (reading, writing):
+        await server.run(reading, writing, server.create_initialization_options())

@@ -21,14 +21,13 @@ from lorebind.server.routes import (
     chat_completions,
     documents,
     knowledge_bases,
-    metadata,
     overview,
-    playground,
     queries,
     reading,
     resources,
     runs,
     whole_index,
+    without_token,
     workflow_runs,
     workflows,
 )
@@ -119,10 +118,10 @@ def make_app(
     app = make_api(server)
     declared = server.project.config.project.server
     app.router.routes.append(Route(MCP, server.mcp))
-    public = metadata.metadata_routes(server.jwts) if server.jwts else []
+    public = without_token.metadata_routes(server.jwts) if server.jwts else []
     app.router.routes.extend(public)
     if declared.playground:
-        app.router.routes.extend(playground.routes())
+        app.router.routes.extend(without_token.playground_routes())
     limit = declared.rate_limit
     return RequestGuard(
         app,

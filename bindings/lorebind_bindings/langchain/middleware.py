@@ -21,6 +21,7 @@ from langchain.agents.middleware.types import (
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk, LLMResult
 from langchain_core.runnables.config import ensure_config
+from langgraph.stream import StreamChannel, StreamTransformer
 
 from lorebind_bindings.injecting import inject
 from lorebind_bindings.langchain.annotating import cited_message
@@ -32,7 +33,6 @@ from lorebind_bindings.langchain.markers import (
     next_marker,
     searched_verdict,
 )
-from lorebind_bindings.langchain.streamed_citations import CitationsTransformer
 from lorebind_bindings.langchain.tool import knowledge_tool
 from lorebind_bindings.retrieving import best_of
 from lorebind_bindings.structured_output import texts_in
@@ -44,12 +44,50 @@ if TYPE_CHECKING:
 
     from langchain_core.tools import BaseTool
     from langgraph.runtime import Runtime
+    from langgraph.stream import ProtocolEvent
 
     from lorebind_bindings.injecting import Injection
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.retrieving import Verdict
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import Citation, TokenCounter
+
+
+class CitationsTransformer(StreamTransformer):
+    """Yields each passage that an answer of the run cites, as `run.citations`.
+
+    A citation has the keys of `response_metadata["lorebind"]["citations"]`. It comes when the
+    message that cites it is complete, since markers are checked then.
+    """
+
+    _native = True  # `run.citations`, and not only `run.extensions["citations"]`
+    required_stream_modes = ("values",)
+
+    def __init__(self, scope: tuple[str, ...] = ()) -> None:
+        super().__init__(scope)
+        self._citations: StreamChannel[dict[str, Any]] = StreamChannel()
+        self._seen: set[str] | None = None
+        """The messages whose citations were yielded; None before the input of the run."""
+
+    def init(self) -> dict[str, Any]:
+        return {"citations": self._citations}
+
+    def process(self, event: ProtocolEvent) -> bool:
+        params = event["params"]
+        if event["method"] != "values" or tuple(params["namespace"]) != self.scope:
+            return True
+        messages = params["data"].get("messages", ()) if isinstance(params["data"], dict) else ()
+        is_input, seen = self._seen is None, self._seen or set()
+        for message in messages:
+            entry = getattr(message, "response_metadata", {}).get(METADATA_KEY)
+            if not entry or message.id in seen:
+                continue
+            seen.add(message.id)
+            if not is_input:  # the messages of earlier turns have been answered before
+                for citation in entry["citations"]:
+                    self._citations.push(citation)
+        self._seen = seen
+        return True
 
 
 class KnowledgeState(AgentState[Any]):

@@ -7,9 +7,12 @@ is checked when the part is created, after its import and before its first call.
 
 from __future__ import annotations
 
+import inspect
+import marshal
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
+from types import FunctionType
 from typing import Any, cast
 
 from lorebind_config.declarations.base import Declaration, leaves, within
@@ -17,6 +20,7 @@ from lorebind_config.declarations.base import Path as Place
 from lorebind_config.declarations.objects import LiveObject
 from lorebind_config.declarations.values import CodePath
 from lorebind_config.errors import LorebindError, Problem, UsageError
+from lorebind_config.namespace import digest
 from lorebind_config.project_code import (
     derives,
     described,
@@ -25,8 +29,9 @@ from lorebind_config.project_code import (
     import_of_project,
     is_class_of_others,
     is_factory,
+    modules_of_project,
 )
-from lorebind_config.project_modules import RefusedCodeError
+from lorebind_config.project_modules import RefusedCodeError, loaded_modules
 from lorebind_config.templates import Environment
 
 _CLASS: Place = ("class_path",)
@@ -189,3 +194,31 @@ def _subject(declaration: Declaration, place: Place) -> str:
 
 def _path_at(declaration: Declaration, place: Place) -> CodePath:
     return dict(code_named(declaration))[place]
+
+
+def code_version(path: str, function: FunctionType, root: Path) -> str:
+    """Return the version of a function that was imported from a path, as `module:function`.
+
+    For a module of the project, it is a digest of this module and of those that it imports
+    relatively: of the bytes that were imported, even if the files have changed since. For an
+    installed package, it is a digest of the module that defines the function.
+
+    Args:
+        path: the path, as declared.
+        function: the imported function.
+        root: the project folder.
+
+    Raises:
+        UsageError: a file of the project cannot be read.
+    """
+    root = root.resolve()
+    if modules := modules_of_project(path, root, loaded_modules(root)):
+        digests = (digest(name, module.source) for name, module in sorted(modules.items()))
+        return digest(*digests)
+    module: Any = inspect.getmodule(function)
+    for code in filter(None, (module, function)):
+        try:
+            return digest(inspect.getsource(code))
+        except (OSError, TypeError):  # defined in a notebook or a shell
+            continue
+    return digest(marshal.dumps(function.__code__, 2))  # later formats depend on references to it

@@ -8,9 +8,8 @@ from typing import TypeAlias
 from lorebind_config.declarations.agents import AgentDeclaration, KnowledgeTool
 from lorebind_config.declarations.base import Declaration, within
 from lorebind_config.declarations.bindings import BindingDeclaration
-from lorebind_config.declarations.ingestion import LOCAL
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
-from lorebind_config.declarations.project import ProjectDeclaration, selected
+from lorebind_config.declarations.project import LOCAL, ProjectDeclaration, selected
 from lorebind_config.declarations.retrieval import NEEDS_VECTORS, NEEDS_WORDS
 from lorebind_config.declarations.vector_dbs import CatalogDeclaration
 from lorebind_config.declarations.workflows import WorkflowDeclaration

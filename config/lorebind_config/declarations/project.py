@@ -1,4 +1,4 @@
-"""`lorebind.yaml`: a project and its server, and resources in files of their own."""
+"""`lorebind.yaml`: a project, and resources in files of their own."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 from pydantic import Field
 
 from lorebind_config.declarations.agents import AgentDeclaration
-from lorebind_config.declarations.authorization import AuthorizationDeclaration
 from lorebind_config.declarations.base import Declaration, Deferred, Id
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.declarations.embedders import (
@@ -15,13 +14,13 @@ from lorebind_config.declarations.embedders import (
     EmbedderDeclaration,
     SparseEmbedderDeclaration,
 )
-from lorebind_config.declarations.ingestion import IngestionDeclaration
 from lorebind_config.declarations.kinds import REGISTRIES
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.models import EXTRACTIVE, ModelDeclaration
+from lorebind_config.declarations.server import ServerDeclaration
 from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.declarations.values import FilePattern
-from lorebind_config.declarations.vector_dbs import CatalogDeclaration, VectorDBDeclaration
+from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
 from lorebind_config.declarations.workflows import CheckpointerDeclaration, WorkflowEntry
 from lorebind_config.declarations.wrappers import ExtensionDeclaration, WrapperDeclaration
 
@@ -30,80 +29,10 @@ EMBEDDER, VECTOR_DB = "local", "sqlite"
 SPARSE = "local"
 """The kind of the built-in sparse embedder, which is also its id."""
 
+LOCAL = "local"
+"""The engine that uses the process of the ingest only."""
+
 T = TypeVar("T", bound=Any)
-
-
-class RateLimitDeclaration(Declaration):
-    """A limit for requests: a steady rate, with short bursts above it."""
-
-    per_second: float = Field(
-        gt=0, allow_inf_nan=False, description="Average number of requests per second."
-    )
-    burst: int = Field(
-        10,
-        ge=1,
-        le=1_000_000,
-        description="Maximum number of requests at the same time after a pause.",
-    )
-
-
-class ServerDeclaration(Declaration):
-    """Settings of `lorebind serve`: its state, its limits and its host names."""
-
-    label: ClassVar[str] = "server"
-
-    state: CatalogDeclaration | None = Field(
-        None,
-        description="The database for tokens, for knowledge bases that are created over the API, "
-        "and for runs. Use PostgreSQL to share it between several servers. By default "
-        "it is beside the catalog of the default vector database if that is in PostgreSQL, else in "
-        "the SQLite file `.lorebind/server.db`, which stays in use if it exists.",
-    )
-    ingests: Literal["here", "workers"] = Field(
-        "here",
-        description="Where requested ingests and `ingest: on_start` run: `here` for the process of "
-        "a server, or `workers` for processes of `lorebind worker`, on any machine. They need "
-        "catalogs and `state` in PostgreSQL.",
-    )
-    answer_seconds: float = Field(
-        600,
-        gt=0,
-        le=86_400,
-        allow_inf_nan=False,
-        description="Time limit of an answer of a chat model, in seconds. All other requests must "
-        "be answered within 30 seconds.",
-    )
-    background_runs: int = Field(
-        200,
-        ge=1,
-        le=100_000,
-        description="Maximum number of runs of workflows that a server works on in the background "
-        "at the same time. It refuses others with status 429. Runs that wait for an answer do not "
-        "count.",
-    )
-    max_pack_mb: int = Field(
-        2048,
-        ge=1,
-        le=1_000_000,
-        description="Maximum size in MiB of a file that `unpack` accepts. All other requests may "
-        "have 8 MiB. The file is stored in the folder for temporary files until it is unpacked.",
-    )
-    rate_limit: RateLimitDeclaration | None = Field(
-        None, description="Limit for the requests of each token. By default there is no limit."
-    )
-    hosts: list[str] = Field(
-        default_factory=list,
-        description="Host names that clients may use for the server, in addition to `localhost` "
-        "and the value of `--host`. Add the public name of the server here. `*` allows any name.",
-    )
-    authorization: AuthorizationDeclaration | None = Field(
-        None,
-        description="An authorization server whose tokens are accepted besides those of "
-        "`lorebind token create`. Without any token, the server then answers nobody.",
-    )
-    playground: bool = Field(
-        True, description="Whether to serve the page `/playground`, which shows the knowledge."
-    )
 
 
 McpTool: TypeAlias = Literal["search", "fetch", "list_documents", "find", "list_knowledge_bases"]
@@ -121,6 +50,27 @@ class McpDeclaration(Declaration):
     )
     tools: list[McpTool] = Field(
         default_factory=list, description="The tools that they can call. By default all."
+    )
+
+
+class IngestionDeclaration(Declaration):
+    """The processes that embed the texts of ingests, and the lease of each ingest."""
+
+    label: ClassVar[str] = "ingestion"
+
+    engine: str = Field(
+        LOCAL,
+        description="Where texts are embedded: `local` for the process of the ingest, or "
+        "`distributed` for all processes of `lorebind worker`, on any machine. `distributed` "
+        "needs catalogs in PostgreSQL, and the extra `scale`. Plugins may provide more engines.",
+        json_schema_extra={"examples": [LOCAL, "distributed"]},
+    )
+    lease_seconds: float = Field(
+        30,
+        ge=3,
+        le=3600,
+        description="Seconds after which another ingest may take over from one that was suspended "
+        "or lost its connection to the database.",
     )
 
 

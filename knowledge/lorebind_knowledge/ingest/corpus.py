@@ -13,7 +13,6 @@ from lorebind_config.errors import SourceError
 from lorebind_config.languages import AUTO
 from lorebind_config.namespace import ADDED_SCHEME
 from lorebind_knowledge.ingest.enumeration import Enumeration
-from lorebind_knowledge.ingest.notices import DocumentNotices
 from lorebind_knowledge.ingest.report import Skipped, SourceReport, Unlisted, skipped_summary
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.formats import plugged_suffixes
@@ -29,13 +28,35 @@ if TYPE_CHECKING:
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
     from lorebind_knowledge.sources.base import Source
 
-
 ADDED = "added"
 """The key of the source of added documents."""
-
-
 _LONGEST_START = 8000
 """Number of bytes that tell whether a file is text; binary files have a zero among them."""
+_MOST_NOTICES = 20
+
+
+class DocumentNotices:
+    """Notices, at most one for each document: the first ones, and the number of the others."""
+
+    def __init__(self, of_others: str) -> None:
+        """
+        Args:
+            of_others: the notice of further documents; `{}` stands for their number.
+        """
+        self._first: list[str] = []
+        self._of_others, self._others = of_others, 0
+
+    def add(self, notice: str) -> None:
+        """Add the notice about another document."""
+        if len(self._first) < _MOST_NOTICES:
+            self._first.append(notice)
+        else:
+            self._others += 1
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._first
+        if self._others:
+            yield self._of_others.format(f"{self._others:,}")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from lorebind_knowledge.loaders.base import (
     well_formed,
 )
 from lorebind_knowledge.loaders.rows import add_record, values_of
-from lorebind_knowledge.text.json_text import parsed_json
+from lorebind_knowledge.text.values import parsed_json
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.sources import SourceMetadata

@@ -16,7 +16,7 @@ from lorebind_knowledge.loaders.base import (
 )
 from lorebind_knowledge.loaders.builder import DocumentBuilder
 from lorebind_knowledge.loaders.markdown import headings_of, read_front_matter, tables_of
-from lorebind_knowledge.text.json_text import parsed_json
+from lorebind_knowledge.text.values import parsed_json
 
 _LONGEST_OUTPUT = 500
 """In characters. Longer outputs are tables or logs, which are less useful than the code."""

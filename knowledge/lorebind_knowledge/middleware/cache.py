@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
-from lorebind_knowledge.middleware.base import Wrapper
+from lorebind_knowledge.middleware import Wrapper
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.retrieval.base import emit_completed, emit_started
 from lorebind_knowledge.retrieval.judging import stages_of
@@ -18,7 +18,7 @@ from lorebind_knowledge.retrieval.judging import stages_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lorebind_knowledge.middleware.base import Retrieval, Retrieve
+    from lorebind_knowledge.middleware import Retrieval, Retrieve
     from lorebind_knowledge.records import QueryResult
 
 Key: TypeAlias = tuple[Any, ...]

@@ -21,7 +21,7 @@ from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
 from lorebind_knowledge.events import Tracer
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, IndexedKnowledgeBase
-from lorebind_knowledge.middleware.base import Wrapper
+from lorebind_knowledge.middleware import Wrapper
 from lorebind_knowledge.plumbing.bridge import only_errors
 from lorebind_knowledge.plumbing.lanes import threads_of
 from lorebind_knowledge.stores.base import ApproximateStore, VectorStore
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.declarations.wrappers import WrapperDeclaration
     from lorebind_config.templates import Environment
-    from lorebind_knowledge.middleware.base import Retrieval, Retrieve
+    from lorebind_knowledge.middleware import Retrieval, Retrieve
     from lorebind_knowledge.records import QueryResult
 
 _PARTS = ("embedder", "sparse_embedder", "store", "retrieval")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lorebind_config.errors import StoreError
 from lorebind_config.namespace import chunk_id
 from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
-from lorebind_knowledge.middleware.base import Wrapper
+from lorebind_knowledge.middleware import Wrapper
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.retrieval.judging import stages_of
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lorebind_config.namespace import Namespace
-    from lorebind_knowledge.middleware.base import Retrieval, Retrieve
+    from lorebind_knowledge.middleware import Retrieval, Retrieve
     from lorebind_knowledge.records import DocumentMatch, QueryResult
 
 _FEW = 8

@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from lorebind_config.errors import RateLimitError, StoreError
-from lorebind_knowledge.middleware.base import Wrapper
+from lorebind_knowledge.middleware import Wrapper
 from lorebind_knowledge.resilience.limits import RateLimiter
 from lorebind_knowledge.resilience.retries import Retries
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.embedders import RetryConfig
-    from lorebind_knowledge.middleware.base import Retrieval, Retrieve
+    from lorebind_knowledge.middleware import Retrieval, Retrieve
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.resilience.failures import Failure
     from lorebind_knowledge.stores.base import VectorStore

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
-from lorebind_knowledge.middleware.base import Wrapper
+from lorebind_knowledge.middleware import Wrapper
 from lorebind_knowledge.stores.base import SearchHits
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
-    from lorebind_knowledge.middleware.base import Retrieval, Retrieve
+    from lorebind_knowledge.middleware import Retrieval, Retrieve
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.stores.base import VectorStore
     from lorebind_knowledge.stores.wrapper import StoreCall

@@ -11,8 +11,7 @@ import pytest
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import Anchor, Cue, Heading, LoadedDocument
-from lorebind_knowledge.transforms.base import DocumentTransform
-from lorebind_knowledge.transforms.steps import checked
+from lorebind_knowledge.transforms.steps import DocumentTransform, checked
 
 _GUIDE = "# Keys\n\nRotate the key.\n\n## Old keys\n\nRevoke them; write to ann@example.com.\n"
 DOCUMENTS = [

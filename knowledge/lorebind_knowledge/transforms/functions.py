@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from lorebind_config.checks.code_versions import code_version
-from lorebind_config.checks.named_code import named_object
+from lorebind_config.checks.named_code import code_version, named_object
 from lorebind_config.declarations.knowledge_bases import DocumentTransformBase
 from lorebind_config.declarations.objects import FactoryOrObject
 from lorebind_config.declarations.values import ConfigMap

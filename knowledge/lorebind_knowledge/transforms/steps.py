@@ -1,4 +1,4 @@
-"""The steps of a knowledge base: which documents go through them, and what they return."""
+"""Steps between loading and chunking: their protocol, and what they may return."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from lorebind_config.errors import MissingDependencyError, SourceError, UsageError
 from lorebind_config.namespace import digest
@@ -30,7 +30,39 @@ from lorebind_knowledge.sources.folder.walk import matcher
 if TYPE_CHECKING:
     from lorebind_config.declarations.knowledge_bases import DocumentTransformBase
     from lorebind_config.templates import Environment
-    from lorebind_knowledge.transforms.base import DocumentTransform
+
+
+@runtime_checkable
+class DocumentTransform(Protocol):
+    """A step that changes loaded documents before they are split into chunks.
+
+    The same document always becomes the same result, because unchanged documents are not read
+    again. A step must be safe to call from several threads.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """A text that changes whenever the step could change the same document differently."""
+        ...
+
+    def transform(
+        self, document: LoadedDocument, uri: str
+    ) -> LoadedDocument | Sequence[LoadedDocument]:
+        """Return the document to index instead, or several, such as parts with their own titles.
+
+        All of them belong to the document of this uri. An empty list leaves it without passages.
+        `document` itself must stay as it is; see its methods `replaced`, `edited` and `part`.
+
+        Args:
+            document: the document with its title and its metadata, also those of its source.
+            uri: the uri of the document.
+
+        Raises:
+            SourceError: the document cannot be changed; then it fails with this message. Messages
+                of all other exceptions are not shown, since they can quote what the step removes.
+        """
+        ...
+
 
 _LOREBIND = str(Path(__file__).parents[1])
 

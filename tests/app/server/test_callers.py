@@ -14,7 +14,7 @@ from lorebind.server.middleware.callers import Callers, Rates
 from lorebind.server.problems import ProblemError
 from lorebind.server.state.tables import TABLES
 from lorebind.server.state.tokens import Tokens
-from lorebind_config.declarations.project import RateLimitDeclaration
+from lorebind_config.declarations.server import RateLimitDeclaration
 from lorebind_knowledge.database.databases import EmbeddedDatabase
 
 from .in_process import problem, served

@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 from typer.main import get_command
 
 from lorebind.cli.commands import app
-from lorebind.cli.serve import serve
+from lorebind.cli.serving import serve
 from lorebind.server.middleware.guard import OPEN
 from lorebind.server.routes.overview import health
 from lorebind_config.reading.loading import load_project

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lorebind.server.middleware.jwts import Jwts
     from lorebind.server.state.tokens import Rights, Token, Tokens
-    from lorebind_config.declarations.project import RateLimitDeclaration
+    from lorebind_config.declarations.server import RateLimitDeclaration
 
 _CACHE_SECONDS = 0.5
 """Seconds until known tokens are read again, after which a revoked one is refused."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from starlette.datastructures import Headers
 
-    from lorebind_config.declarations.authorization import AuthorizationDeclaration
+    from lorebind_config.declarations.server import AuthorizationDeclaration
     from lorebind_config.templates import Environment
 
 log = logging.getLogger("lorebind.server")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from lorebind_bindings import Answer, AnswerStream
-    from lorebind_bindings.previewing import PromptPreview
+    from lorebind_bindings.injecting import PromptPreview
 
 PATH = "/answers"
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import SourceError
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.loaders.base import LONGEST_TITLE, Heading, LoadedDocument, title_of, words
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.html.content import content_of
-from lorebind_knowledge.loaders.html.properties import page_properties
 from lorebind_knowledge.loaders.html.text import TextWriter
 from lorebind_knowledge.loaders.html.tree import read_tree, title_in
+from lorebind_knowledge.loaders.properties import properties_of
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser
 
 _META_CHARSET = re.compile(rb"<meta[^>]+?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _ENDS_ITSELF = re.compile(r"<([A-Za-z][\w-]*+)([^<>]*)/>")
@@ -136,3 +140,42 @@ def _article(page: str, uri: str) -> str:
             f"{uri}: trafilatura cannot read it: {type(error).__name__}: {error}"
         ) from error
     return _INLINE_CODE.sub(r"<code>\1</code>", xml_as_html(article or ""))
+
+
+_NAMES = {
+    "author": ("author", "article:author", "dc.creator", "dcterms.creator", "citation_author"),
+    "created": (
+        *("article:published_time", "date", "dc.date", "dcterms.created", "dcterms.date"),
+        *("datepublished", "pubdate", "publish_date", "citation_publication_date"),
+    ),
+    "modified": (
+        *("article:modified_time", "og:updated_time", "dcterms.modified", "datemodified"),
+        *("last-modified", "revised"),
+    ),
+    "language": ("content-language", "dc.language", "dcterms.language", "og:locale"),
+}
+"""The names of `meta` elements, by property; the first is the best."""
+_KEYS = ("name", "property", "itemprop", "http-equiv")
+_MOST = 500
+"""Number of `meta` elements that are read."""
+
+
+def page_properties(page: LexborHTMLParser) -> dict[str, Any]:
+    """Return the properties of a page, see `properties_of`."""
+    contents: dict[str, list[str]] = {}
+    for element in page.css("meta[content]")[:_MOST]:
+        attributes = element.attributes
+        name = next((value for key in _KEYS if (value := attributes.get(key))), None)
+        if name and (content := attributes.get("content")):
+            contents.setdefault(name.strip().lower(), []).append(content)
+    values = {
+        key: next((contents[name] for name in names if name in contents), [None])
+        for key, names in _NAMES.items()
+    }
+    language = page.root.attributes.get("lang") if page.root is not None else None
+    return properties_of(
+        [author for author in values["author"] if author],
+        values["created"][0],
+        values["modified"][0],
+        language or values["language"][0],
+    )

@@ -10,7 +10,7 @@ from lorebind_config.declarations.base import RefusedError
 from lorebind_config.declarations.path_fields import refuse_reserved
 from lorebind_config.document_sizes import Limit
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.text.json_text import parsed_json
+from lorebind_knowledge.text.values import parsed_json
 
 LIMIT = Limit(256 * 1024, "keep only metadata in it")
 """The maximum size of a sidecar."""

@@ -1,4 +1,4 @@
-"""`lorebind validate`: report every problem of every file, in one pass."""
+"""`lorebind validate` and `doctor`: check the files of a project, and everything it needs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from lorebind.cli.opening import load_config
+from lorebind.cli.opening import load_config, opened
 from lorebind.cli.options import Output, OutputOption, ProjectOption
-from lorebind.cli.printing import counted, print_data
+from lorebind.cli.printing import counted, print_data, print_table
 from lorebind.cli.terminal import print_line
 from lorebind_config.errors import ConfigurationError
 
@@ -47,3 +47,24 @@ def validate(
         print_line(f"{loaded.project.name}: valid ({counts})")
     else:
         print_data({"valid": True, "problems": [], "notices": notices}, output)
+
+
+def doctor(
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+    deep: bool = typer.Option(
+        False, "--deep", help="Check every single vector, instead of their number and a sample."
+    ),
+) -> None:
+    """Try each embedder, vector database, index and model, and suggest a fix for each failure."""
+    from lorebind.doctor import without_unusable  # with NumPy, which `--help` does not need
+
+    with opened(without_unusable(load_config(project))) as loaded:
+        findings = loaded.doctor(deep=deep)
+    if output is Output.table:
+        rows = ((finding.part, finding.status, finding.detail) for finding in findings)
+        print_table(("part", "status", "details"), rows)
+    else:
+        print_data({"findings": findings}, output)
+    if any(finding.status == "failed" for finding in findings):
+        raise typer.Exit(1)
