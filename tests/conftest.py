@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,6 +35,9 @@ from .postgres import (
     pristine_postgres,
 )
 from .torture.trials import PROPERTY
+
+if TYPE_CHECKING:
+    from .knowledge.hub_server import HubServer
 
 __all__ = [
     "dsn",
@@ -160,3 +164,13 @@ def without_ocr(monkeypatch: pytest.MonkeyPatch) -> None:
     from lorebind_knowledge.ingest import scans
 
     monkeypatch.setattr(scans, "can_recognize", lambda: False)
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """Run a hub of models on this machine, from which Lorebind downloads them."""
+    from .knowledge.hub_server import hub_server  # with onnx, which few tests need
+
+    with hub_server() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        yield server

@@ -7,11 +7,10 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
 
 import pytest
 
-from tests.knowledge.hub_server import EMBEDDER, RERANKER, HubServer, hub_server
+from tests.knowledge.hub_server import EMBEDDER, RERANKER, HubServer
 
 from .helpers import DOCUMENTS, LOREBIND, Cli
 
@@ -29,13 +28,6 @@ knowledge_bases:
       rerank: {{ provider: fastembed, model: {RERANKER}, cache_dir: models }}
 knowledge: [{{ id: docs }}]
 """
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    with hub_server() as server:
-        monkeypatch.setenv("HF_ENDPOINT", server.url)
-        yield server
 
 
 @pytest.fixture

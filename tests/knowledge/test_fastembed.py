@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,19 +47,11 @@ from .hub_server import (
     RERANKER,
     HubServer,
     embedder_files,
-    hub_server,
 )
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 
 GRAPH = "model_optimized.onnx"
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    with hub_server() as server:
-        monkeypatch.setenv("HF_ENDPOINT", server.url)
-        yield server
 
 
 def embedder(root: Path, model: str = EMBEDDER, **settings: Any) -> Embedder:

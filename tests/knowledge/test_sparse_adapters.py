@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.embedders.sparse.base import SparseEmbedder, embed_documents, embed_query
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
 
-from .hub_server import BM42, SPLADE, HubServer, hub_server
+from .hub_server import BM42, SPLADE, HubServer
 from .onnx_models import PIECES
 
 
@@ -135,13 +134,6 @@ def test_settings_of_the_class_are_its_identity(tmp_path: Path) -> None:
         ]
     }
     assert len(keys) == 3
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    with hub_server() as server:
-        monkeypatch.setenv("HF_ENDPOINT", server.url)
-        yield server
 
 
 @pytest.mark.allow_hosts(["127.0.0.1"])
