@@ -8,10 +8,12 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from lorebind_config.errors import MissingDependencyError, PluginError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 def import_extra(module: str, *, extra: str, purpose: str) -> Any:
@@ -111,6 +113,9 @@ def offers(group: Group) -> Mapping[str, tuple[PluginOffer, ...]]:
 @functools.cache
 def _installed() -> Any:  # the type differs between Python versions
     """Return the entry points of all groups; reading those of one group takes as long."""
+    # Here, because it takes a third of the start of a process that reads documents.
+    from importlib.metadata import entry_points
+
     return entry_points()
 
 
@@ -147,6 +152,8 @@ def offered(group: Group, name: str) -> PluginOffer | None:
     """
     claims = offers(group).get(name, ())
     if module := built_in(group).get(name):
+        from importlib.metadata import EntryPoint
+
         entry = EntryPoint(name, module, f"lorebind.{group}")
         claims = (PluginOffer(group, name, "Lorebind itself", entry), *claims)
     if len(claims) > 1:
