@@ -51,9 +51,7 @@ def test_an_empty_question(venv: Path) -> None:
 def test_an_interrupted_environment(tmp_path: Path) -> None:
     """An environment without the command pip is created again."""
     venv = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    for command in (venv / "bin").glob("pip*"):
-        command.unlink()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     done = _make(f"{venv}/.product", f"VENV={venv}", f"PYTHON={sys.executable}", "INSTALL=:")
     assert done.returncode == 0, done.stderr
     assert (venv / "bin/pip").exists()
