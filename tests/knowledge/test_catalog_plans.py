@@ -77,10 +77,23 @@ def test_chunks_are_looked_up_by_their_numbers(index: Index) -> None:
     with index.catalog.reading() as sql:
         explained = Explained(sql.driver)
         chunks = Chunks(explained, entry.index_uid)
-        for look_up in (chunks.members, chunks.chunks):
+        for look_up in (chunks.members, chunks.without_texts, chunks.chunks):
             look_up(range(100, 400))
             (loops,) = re.findall(r"on catalog_chunks c .* loops=(\d+)", explained.plan)
             assert loops == "1", explained.plan
+
+
+def test_many_chunks_are_looked_up_without_all_versions(index: Index) -> None:
+    """Looking up as many chunks as a search compares does not read the versions of all others."""
+    entry = index.catalog.ledger.index(HERE, "active")
+    assert entry is not None
+    index.finish_load(entry)
+    with index.catalog.reading() as sql:
+        explained = Explained(sql.driver)
+        chunks = Chunks(explained, entry.index_uid)
+        for look_up in (chunks.members, chunks.without_texts):
+            look_up(range(100, 400))
+            assert "Seq Scan on catalog_versions" not in explained.plan, explained.plan
 
 
 def test_counted_at_the_end(index: Index) -> None:

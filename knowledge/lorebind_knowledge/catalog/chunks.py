@@ -24,8 +24,14 @@ _ALL = 1 << 62
 _CHUNKS = "catalog_chunks as c left join catalog_versions as v on v.version = c.version"
 _ARE_LIVE = f"c.space = :space and coalesce(v.state, -1) = {LIVE}"
 _LIVE_CHUNKS = f"from {_CHUNKS} where {_ARE_LIVE}"
+# For hundreds of chunks, PostgreSQL may join the versions of all documents. It cannot do so here.
+_OF_ITS_VERSION = "from catalog_versions as its where its.version = c.version"
+_AMONG_MANY = (
+    "from catalog_chunks as c where c.space = :space and c.number in (:*numbers)"
+    f" and (select state {_OF_ITS_VERSION}) = {LIVE}"
+)
 _WHOLE = "select c.number, c.id, v.uri, c.text, c.metadata"
-_WITHOUT_TEXT = "select c.number, c.id, v.uri, '', c.metadata"
+_WITHOUT_TEXT = f"select c.number, c.id, (select uri {_OF_ITS_VERSION}), '', c.metadata"
 _OF_DOCUMENTS = (
     "from catalog_versions as v join catalog_chunks as c on c.version = v.version"
     f" where v.space = :space and v.state = {LIVE} and v.uri"
@@ -86,7 +92,7 @@ class Chunks:
 
     def members(self, numbers: Collection[int]) -> dict[int, Member]:
         """Return chunks by the numbers of their vectors, without those that are not live."""
-        query = f"select c.number, c.id, c.version {_LIVE_CHUNKS} and c.number in (:*numbers)"
+        query = f"select c.number, c.id, c.version {_AMONG_MANY}"
         rows = self._run(query, numbers=list(numbers))
         return {number: Member(name, version) for number, name, version in rows}
 
@@ -97,7 +103,7 @@ class Chunks:
 
     def without_texts(self, numbers: Collection[int]) -> dict[int, StoredChunk]:
         """Return the same chunks with empty texts."""
-        query = f"{_WITHOUT_TEXT} {_LIVE_CHUNKS} and c.number in (:*numbers)"
+        query = f"{_WITHOUT_TEXT} {_AMONG_MANY}"
         return {row[0]: _chunk(row) for row in self._run(query, numbers=list(numbers))}
 
     def named(self, ids: Collection[str]) -> dict[str, StoredChunk]:
