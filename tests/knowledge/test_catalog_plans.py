@@ -83,8 +83,8 @@ def test_chunks_are_looked_up_by_their_numbers(index: Index) -> None:
             assert loops == "1", explained.plan
 
 
-def test_many_chunks_are_looked_up_without_all_versions(index: Index) -> None:
-    """Looking up as many chunks as a search compares does not read the versions of all others."""
+def test_many_chunks_are_looked_up_without_the_rest(index: Index) -> None:
+    """As many chunks as a search compares are looked up without all versions, or their texts."""
     entry = index.catalog.ledger.index(HERE, "active")
     assert entry is not None
     index.finish_load(entry)
@@ -94,6 +94,8 @@ def test_many_chunks_are_looked_up_without_all_versions(index: Index) -> None:
         for look_up in (chunks.members, chunks.without_texts):
             look_up(range(100, 400))
             assert "Seq Scan on catalog_versions" not in explained.plan, explained.plan
+        chunks.members(range(100, 400))
+        assert "Index Only Scan using catalog_chunks_number" in explained.plan, explained.plan
 
 
 def test_counted_at_the_end(index: Index) -> None:

@@ -126,7 +126,9 @@ STATEMENTS = (
   metadata text not null -- as JSON
 )""",
     "create index if not exists catalog_chunks_version on catalog_chunks (version)",
-    "create index if not exists catalog_chunks_number on catalog_chunks (space, number)",
+    # Covers what a search reads of hundreds of passages, whose rows with texts are far apart.
+    "create index if not exists catalog_chunks_number"
+    " on catalog_chunks (space, number, id, version)",
     "create index if not exists catalog_chunks_id on catalog_chunks (space, id)",
     # The terms of passages, see `postings`.
     """create table if not exists catalog_segments (
