@@ -62,7 +62,7 @@ async def test_a_plan_asks_for_the_ingest(bench: Bench, source: VersionedSource)
 
 
 class RemotePages:
-    """A source with three pages of a megabyte and one that fails first; it records requests."""
+    """A source with three pages of ten kilobytes and one that fails first; it records requests."""
 
     key = "remote"
 
@@ -77,12 +77,12 @@ class RemotePages:
         self.requests.append(uri)
         if uri == "gone.md" and self.requests.count(uri) == 1:
             raise SourceError("gone.md: HTTP 404")
-        return Content(f"# {uri}\n\nText.\n".encode() + b" " * 1_000_000)
+        return Content(f"# {uri}\n\nText.\n".encode() + b" " * 10_000)
 
 
 async def test_pages_are_fetched_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """An ingest does not fetch pages that its plan has fetched, or has just failed to fetch."""
-    monkeypatch.setattr("lorebind_knowledge.ingest.prepared._MOST_KEPT", 1_000_000)
+    monkeypatch.setattr("lorebind_knowledge.ingest.prepared._MOST_KEPT", 10_000)
     source = RemotePages()
     bench.change(sources=[source])
     report = await bench.ingest(plan=await bench.plan())
@@ -102,7 +102,7 @@ async def test_pages_without_room(
 ) -> None:
     """Pages for which the disk has no room are fetched again, with the same result."""
     if reason == "limit":
-        monkeypatch.setattr("lorebind_knowledge.ingest.prepared._MOST_SPOOLED", 1_500_000)
+        monkeypatch.setattr("lorebind_knowledge.ingest.prepared._MOST_SPOOLED", 15_000)
     else:
         monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
     source = RemotePages()
