@@ -8,10 +8,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
+from lorebind_config.declarations.schema import SchemaGenerator
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
 
-SCHEMA = Draft202012Validator(ChunkingDeclaration.model_json_schema())
+SCHEMA = Draft202012Validator(
+    ChunkingDeclaration.model_json_schema(schema_generator=SchemaGenerator)
+)
 
 
 def _declare(**written: Any) -> ChunkingDeclaration:

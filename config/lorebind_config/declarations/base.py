@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import (
@@ -16,7 +16,6 @@ from pydantic import (
     GetJsonSchemaHandler,
     PrivateAttr,
     SerializerFunctionWrapHandler,
-    TypeAdapter,
     model_serializer,
 )
 from pydantic.fields import FieldInfo
@@ -75,6 +74,13 @@ class Origin:
         return self.source.position(self.path + path)
 
 
+NESTED = "lorebind_nested"
+"""The key of the metadata that holds the declaration that a schema only names."""
+
+_outermost: ContextVar[type[BaseModel] | None] = ContextVar("outermost", default=None)
+"""The declaration whose validator is being built."""
+
+
 class Declaration(BaseModel):
     """The base of all declarations: no unknown keys, no type conversions, immutable."""
 
@@ -105,6 +111,31 @@ class Declaration(BaseModel):
     """The fields whose strings are CEL expressions; see `conditions`."""
 
     _origin: Origin = PrivateAttr(default_factory=Origin)
+
+    @classmethod
+    def model_rebuild(cls, *, _parent_namespace_depth: int = 2, **options: Any) -> bool | None:
+        """Build the validator, in which each nested declaration only names its own.
+
+        So a validator is built when it has a value to read. With those of all nested declarations,
+        that of a project would take as long to build as the rest of a start.
+        """
+        outermost = _outermost.set(cls)
+        try:
+            return super().model_rebuild(
+                _parent_namespace_depth=_parent_namespace_depth + 1, **options
+            )
+        finally:
+            _outermost.reset(outermost)
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        if _outermost.get() is cls:
+            return handler(source)
+        return core_schema.no_info_plain_validator_function(
+            cls.model_validate, metadata={NESTED: cls}
+        )
 
     @model_serializer(mode="wrap")
     def _names_first(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -145,33 +176,6 @@ class Declaration(BaseModel):
                 if place != self._origin.position():
                     return place
         return self._origin.position(path)
-
-
-class Deferred:
-    """In `Annotated[T, Deferred(T)]`: the validator of `T` is built when it has a value to read.
-
-    Without it, the validator of a project contains those of workflows and agents, which take as
-    long to build as all others together.
-    """
-
-    def __init__(self, expected: Any) -> None:
-        self._expected = expected
-
-    @cached_property
-    def _adapter(self) -> TypeAdapter[Any]:
-        return TypeAdapter(self._expected)
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            lambda value: self._adapter.validate_python(value)
-        )
-
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return handler(self._adapter.core_schema)
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:

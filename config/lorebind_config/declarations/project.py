@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 from pydantic import Field
 
 from lorebind_config.declarations.agents import AgentDeclaration
-from lorebind_config.declarations.base import Declaration, Deferred, Id
+from lorebind_config.declarations.base import Declaration, Id
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.declarations.embedders import (
     NONE,
@@ -165,7 +165,7 @@ class ProjectDeclaration(Declaration):
         default_factory=list,
         description="The chat models. By default one `extractive` model, which quotes passages.",
     )
-    agents: list[Annotated[AgentDeclaration, Deferred(AgentDeclaration)]] = Field(
+    agents: list[AgentDeclaration] = Field(
         default_factory=list, description="Agents that all workflows can use."
     )
     workflows: list[WorkflowEntry] = Field(

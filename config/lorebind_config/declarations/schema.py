@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, NoDefault
 from pydantic_core import core_schema
 
 from lorebind_config.declarations.agents import AgentDeclaration
-from lorebind_config.declarations.base import Declaration
+from lorebind_config.declarations.base import NESTED, Declaration
 from lorebind_config.declarations.project import ProjectDeclaration
 from lorebind_config.declarations.workflows import WorkflowDeclaration
 
@@ -30,12 +31,31 @@ def json_schema(kind: Kind) -> dict[str, Any]:
     not less than the size, integers written as 5.0, wrong templates, wrong conditions of filters,
     missing files, and secrets in nested free settings.
     """
-    schema = FILES[kind].model_json_schema(schema_generator=_Generator)
-    return {"$schema": _Generator.schema_dialect} | schema | {"title": f"Lorebind {kind} file"}
+    schema = FILES[kind].model_json_schema(schema_generator=SchemaGenerator)
+    return {"$schema": SchemaGenerator.schema_dialect} | schema | {"title": f"Lorebind {kind} file"}
 
 
-class _Generator(GenerateJsonSchema):
+class SchemaGenerator(GenerateJsonSchema):
     """Pydantic's generator, without titles that repeat the key, and as strict as validation."""
+
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        """Describe each nested declaration once, where its validator only names it."""
+        around = dict(schema.get("metadata", {}))
+        nested = around.pop(NESTED, None)
+        if nested is None:
+            return super().generate_inner(schema)
+        around.pop("pydantic_js_functions", None)  # those of the class, which its own schema has
+        name = f"{nested.__module__}.{nested.__qualname__}:{id(nested)}"
+        if name not in self._described:
+            self._described.add(name)  # before it is described, as it may contain itself
+            nested.model_rebuild()
+            super().generate_inner({**nested.__pydantic_core_schema__, "ref": name})
+        reference = core_schema.definition_reference_schema(name, metadata=around)
+        return super().generate_inner(reference)
+
+    @cached_property
+    def _described(self) -> set[str]:
+        return set()
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False

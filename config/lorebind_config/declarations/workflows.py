@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from lorebind_config.declarations.agents import AgentDeclaration
-from lorebind_config.declarations.base import OUTSIDE, Declaration, Deferred, Id, Wants, refused
+from lorebind_config.declarations.base import OUTSIDE, Declaration, Id, Wants, refused
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.tasks import (
@@ -200,10 +200,9 @@ def _kind_of_workflow(data: Any) -> str:
     return WorkflowFile.__name__ if named else WorkflowDeclaration.__name__
 
 
-_AnyWorkflow: TypeAlias = Annotated[
+WorkflowEntry: TypeAlias = Annotated[
     Annotated[WorkflowDeclaration, Tag(WorkflowDeclaration.__name__)]
     | Annotated[WorkflowFile, Tag(WorkflowFile.__name__)],
     Discriminator(_kind_of_workflow),
 ]
-WorkflowEntry: TypeAlias = Annotated[_AnyWorkflow, Deferred(_AnyWorkflow)]
 """A workflow in the project file: written in full, or by the path of its own file."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from lorebind_config.declarations.base import Declaration, OrForm
 from lorebind_config.declarations.embedders import RetryConfig
@@ -138,14 +138,18 @@ def _spelt_out(value: Any) -> Any:
     return {"type": "python", "class": value} if isinstance(value, str) else value
 
 
+def _kind_of_wrapper(data: Any) -> Any:
+    return data.get("type") if isinstance(data, dict) else getattr(data, "type", None)
+
+
 WrapperDeclaration: TypeAlias = Annotated[
-    CacheWrapper
-    | RateLimitWrapper
-    | RetryWrapper
-    | TracingWrapper
-    | IsolationWrapper
-    | PythonWrapper,
-    Field(discriminator="type"),
+    Annotated[CacheWrapper, Tag("cache")]
+    | Annotated[RateLimitWrapper, Tag("rate_limit")]
+    | Annotated[RetryWrapper, Tag("retry")]
+    | Annotated[TracingWrapper, Tag("tracing")]
+    | Annotated[IsolationWrapper, Tag("isolation")]
+    | Annotated[PythonWrapper, Tag("python")],
+    Discriminator(_kind_of_wrapper),
     BeforeValidator(_spelt_out),
     OrForm({"type": "string", "pattern": CLASS_PATH}),
 ]
