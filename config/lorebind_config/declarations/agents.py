@@ -12,7 +12,15 @@ from pydantic import (
     model_validator,
 )
 
-from lorebind_config.declarations.base import Declaration, Id, Matching, OrForm, Settings, refused
+from lorebind_config.declarations.base import (
+    Declaration,
+    Id,
+    Matching,
+    OrForm,
+    Settings,
+    empty_list,
+    refused,
+)
 from lorebind_config.declarations.bindings import BindingBase, BindingDeclaration
 from lorebind_config.declarations.objects import FactoryOrObject, is_object
 from lorebind_config.declarations.retrieval import ReadTool
@@ -29,14 +37,14 @@ class McpServerDeclaration(Settings):
     templated: ClassVar[tuple[str, ...]] = ("command", "args", "env", "url", "headers")
 
     command: str | None = Field(None, min_length=1, description="The program to run.")
-    args: list[str] = Field(default_factory=list, description="command: its arguments.")
+    args: list[str] = Field(default_factory=empty_list, description="command: its arguments.")
     env: TextMap = Field(default_factory=dict, description="command: variables to set for it.")
     url: WebAddress | None = Field(None, description="The URL of a server over streamable HTTP.")
     headers: TextMap = Field(
         default_factory=dict, description="url: headers to send, such as `Authorization`."
     )
     tools: list[str] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The names of the tools that the agent can call. By default all.",
     )
     prefix: Annotated[
@@ -187,17 +195,17 @@ class AgentDeclaration(Declaration):
         "", description="The system message. It is sent to the model unchanged."
     )
     knowledge: list[BindingDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The knowledge bases that the agent can search, in addition to those of outer "
         "scopes. `[]` means none at all.",
     )
     tools: list[ToolDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Tools that the model can call before it answers. A string is the path of a "
         "function or of a LangChain tool: `module:name`.",
     )
     read_tools: list[ReadTool] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Tools with which the model reads the documents of all knowledge bases that it "
         "is bound to or searches by its tools, in addition to the `read_tools` of each of them.",
     )

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from lorebind_config.declarations.base import Declaration, Id, OrForm, refused
+from lorebind_config.declarations.base import Declaration, Id, OrForm, empty_list, refused
 from lorebind_config.declarations.embedders import OFF
 from lorebind_config.declarations.kinds import REGISTRIES, KindRegistry
 from lorebind_config.declarations.retrieval import Level, RetrievalDeclaration
@@ -43,7 +43,7 @@ class DocumentTransformBase(Declaration):
     kind_key: ClassVar[str] = "type"
 
     documents: list[GlobPattern] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Patterns of the uris of the documents that go through the step, such as "
         "`hr/**`. By default all documents.",
     )
@@ -81,7 +81,7 @@ class PreprocessDeclaration(Declaration):
         default_factory=PdfDeclaration, description="The conversion of PDF to text."
     )
     steps: list[AnyTransform] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Code that redacts, enriches or splits documents after they are loaded. Steps "
         "run in the order of the list. No passage contains text that they remove.",
     )
@@ -168,7 +168,7 @@ class KnowledgeBaseDeclaration(Declaration):
         "before the knowledge base is first used.",
     )
     sources: list[SourceDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The sources of the documents. Without any, the knowledge base consists of the "
         "documents that are added: by `lorebind knowledge add`, in Python, or over the API.",
     )
@@ -201,7 +201,7 @@ class KnowledgeBaseDeclaration(Declaration):
         description="Values added to the metadata of every passage, for example to filter by.",
     )
     tool_filters: ToolFilters = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Keys of the metadata that become optional arguments of the tools with which "
         "models search and read the knowledge base. Dates become two, such as `modified_from` and "
         "`modified_to`.",

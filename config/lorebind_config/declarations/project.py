@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from pydantic import Field
 
 from lorebind_config.declarations.agents import AgentDeclaration
-from lorebind_config.declarations.base import Declaration, Id
+from lorebind_config.declarations.base import Declaration, Id, empty_list
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.declarations.embedders import (
     NONE,
@@ -45,11 +45,11 @@ class McpDeclaration(Declaration):
     label: ClassVar[str] = "mcp"
 
     knowledge_bases: list[Id] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The ids of the knowledge bases that they can read. By default all.",
     )
     tools: list[McpTool] = Field(
-        default_factory=list, description="The tools that they can call. By default all."
+        default_factory=empty_list, description="The tools that they can call. By default all."
     )
 
 
@@ -97,16 +97,16 @@ class ResourcesDeclaration(Declaration):
         "project declares them.",
     )
     embedders: list[EmbedderDeclaration] = Field(
-        default_factory=list, description="The models that turn texts into vectors."
+        default_factory=empty_list, description="The models that turn texts into vectors."
     )
     sparse_embedders: list[SparseEmbedderDeclaration] = Field(
-        default_factory=list, description="The models that turn texts into weighted terms."
+        default_factory=empty_list, description="The models that turn texts into weighted terms."
     )
     vector_dbs: list[VectorDBDeclaration] = Field(
-        default_factory=list, description="The databases for the vectors."
+        default_factory=empty_list, description="The databases for the vectors."
     )
     knowledge_bases: list[KnowledgeBaseDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The knowledge bases: documents that are searched together.",
     )
 
@@ -119,11 +119,12 @@ class AutoloadDeclaration(Declaration):
     """
 
     include: list[FilePattern] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Patterns of the files to load, relative to the project folder.",
     )
     exclude: list[FilePattern] = Field(
-        default_factory=list, description="Patterns of files that are not loaded, even if included."
+        default_factory=empty_list,
+        description="Patterns of files that are not loaded, even if included.",
     )
 
 
@@ -140,36 +141,36 @@ class ProjectDeclaration(Declaration):
         "is for the tenant `default`; with `required`, it is refused.",
     )
     embedders: list[EmbedderDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The models that turn texts into vectors. By default one `local` embedder, "
         "which runs on this machine.",
     )
     sparse_embedders: list[SparseEmbedderDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The models that turn texts into weighted terms, in addition to the built-in "
         "one with the id `local`. A sparse embedder with the id `local` replaces it.",
     )
     vector_dbs: list[VectorDBDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The databases for the vectors. By default one `sqlite` database.",
     )
     knowledge_bases: list[KnowledgeBaseDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Knowledge bases that the project and all its workflows can bind.",
     )
     knowledge: list[BindingDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Knowledge bases that all workflows, tasks and agents can search.",
     )
     models: list[ModelDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The chat models. By default one `extractive` model, which quotes passages.",
     )
     agents: list[AgentDeclaration] = Field(
-        default_factory=list, description="Agents that all workflows can use."
+        default_factory=empty_list, description="Agents that all workflows can use."
     )
     workflows: list[WorkflowEntry] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The workflows. Each is written in full, or as `source` with the path of its "
         "own file.",
     )
@@ -180,12 +181,12 @@ class ProjectDeclaration(Declaration):
         "`.lorebind/threads.db`, which stays in use if it exists.",
     )
     wrappers: list[WrapperDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Wrappers around embedders, sparse embedders, vector databases and searches; "
         "the first is the outermost. A string is the path of a factory: `module:factory`.",
     )
     extensions: list[ExtensionDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Extensions that receive the events of all ingests and searches. Installed "
         "extensions that are not declared here receive none.",
     )

@@ -16,6 +16,7 @@ from lorebind_config.declarations.base import (
     Matching,
     OrForm,
     RefusedError,
+    empty_list,
     refused,
 )
 from lorebind_config.declarations.kinds import KindRegistry
@@ -400,7 +401,7 @@ class RetrievalDeclaration(Declaration):
         description="Minimum number of passages. If fewer are found, it counts as nothing found.",
     )
     stages: list[StageDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         max_length=5,
         description="Further searches, tried in order while fewer than `min_results` passages are "
         "found or the match is weak. Each overrides some of these settings.",
@@ -417,7 +418,7 @@ class RetrievalDeclaration(Declaration):
         "before it answers; `never`: it gets no additional tool.",
     )
     read_tools: list[ReadTool] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Tools for the model beside the passages in its prompt. `list_documents`: the "
         "documents with their metadata; `find`: the lines with exact words, or that match a "
         "regular expression; `fetch`: the lines of a document.",

@@ -9,7 +9,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, NoDefault
 from pydantic_core import core_schema
 
 from lorebind_config.declarations.agents import AgentDeclaration
-from lorebind_config.declarations.base import NESTED, Declaration
+from lorebind_config.declarations.base import NESTED, Declaration, empty_list
 from lorebind_config.declarations.project import ProjectDeclaration
 from lorebind_config.declarations.workflows import WorkflowDeclaration
 
@@ -63,7 +63,7 @@ class SchemaGenerator(GenerateJsonSchema):
     def get_default_value(self, schema: core_schema.WithDefaultSchema) -> Any:
         """Include empty lists and mappings; omit null, which only means "no default"."""
         factory: Any = schema.get("default_factory")
-        if factory in (list, dict):
+        if factory in (empty_list, dict):
             return factory()
         default = super().get_default_value(schema)
         return NoDefault if default is None else default

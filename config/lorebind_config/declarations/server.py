@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from lorebind_config.declarations.base import OUTSIDE, Declaration, Wants
+from lorebind_config.declarations.base import OUTSIDE, Declaration, Wants, empty_list
 from lorebind_config.declarations.values import WebAddress
 from lorebind_config.declarations.vector_dbs import CatalogDeclaration
 
@@ -110,7 +110,7 @@ class ServerDeclaration(Declaration):
         None, description="Limit for the requests of each token. By default there is no limit."
     )
     hosts: list[str] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Host names that clients may use for the server, in addition to `localhost` "
         "and the value of `--host`. Add the public name of the server here. `*` allows any name.",
     )

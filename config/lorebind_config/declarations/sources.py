@@ -11,6 +11,7 @@ from lorebind_config.declarations.base import (
     Matching,
     Settings,
     Wants,
+    empty_list,
     refused,
 )
 from lorebind_config.declarations.kinds import KindRegistry
@@ -133,7 +134,7 @@ class SourceMetadata(Settings):
         "`a.md.meta.json` or `a.meta.json`. For files of the project folder.",
     )
     from_document: list[DocumentField] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The properties to read from the documents: from front matter, the properties "
         "of PDF and Office, `meta` of HTML, mail headers. In documents without them, `modified` "
         "is the time of the file or the `Last-Modified` of the URL, and `language` the detected "
@@ -147,16 +148,16 @@ class SourceMetadata(Settings):
     )
 
     text_columns: Names = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The columns of CSV and XLSX files that are text. By default all.",
     )
     metadata_columns: MetadataNames = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The columns of CSV and XLSX files that become metadata of their row. Rows "
         "with different values are then in different passages.",
     )
     metadata_keys: MetadataNames = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The keys of JSON that become metadata: of the object in a file, of each "
         "object of its list, or of each line of JSON Lines. `owner.team` is the key `team` within "
         "`owner`.",

@@ -15,7 +15,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
-from lorebind_config.declarations.base import Declaration, Id, refused
+from lorebind_config.declarations.base import Declaration, Id, empty_list, refused
 from lorebind_config.declarations.bindings import (
     BindingDeclaration,  # in a signature that pydantic reads too
 )
@@ -50,7 +50,7 @@ class ChannelDeclaration(Declaration):
     label: ClassVar[str] = "channel"
 
     reducers: list[FactoryPath] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Functions `(value, update) -> value`, as 'module:function', called in order. "
         "Without reducers, an update replaces the value, and tasks that run at the same time "
         "cannot both write it.",
@@ -180,7 +180,7 @@ class BasicTask(TaskBase):
         "such as an input of the workflow. Each message is a mapping with `role` and `content`.",
     )
     knowledge: list[BindingDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The knowledge bases that the task can search, in addition to those of outer "
         "scopes. `[]` means only those of its agent.",
     )
@@ -339,7 +339,7 @@ class CollectionTask(TaskBase):
     )
     task: "TaskDeclaration | None" = Field(None, description="The task that runs for each item.")
     tasks: list["TaskDeclaration"] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Several tasks that run for each item, instead of `task`. The last gives the "
         "output.",
     )

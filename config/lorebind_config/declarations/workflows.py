@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from lorebind_config.declarations.agents import AgentDeclaration
-from lorebind_config.declarations.base import OUTSIDE, Declaration, Id, Wants, refused
+from lorebind_config.declarations.base import OUTSIDE, Declaration, Id, Wants, empty_list, refused
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.tasks import (
@@ -141,17 +141,17 @@ class WorkflowDeclaration(Declaration):
         description="Constant values for templates, by name: `{{ .workflow.vars.name }}`.",
     )
     knowledge_bases: list[KnowledgeBaseDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Knowledge bases that only this workflow can bind. They replace the project's "
         "knowledge bases with the same ids.",
     )
     knowledge: list[BindingDeclaration] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="The knowledge bases that all its tasks can search, in addition to those of "
         "the project. `[]` means only those of its tasks and agents.",
     )
     agents: list[AgentDeclaration] = Field(
-        default_factory=list, description="Agents that only this workflow can use."
+        default_factory=empty_list, description="Agents that only this workflow can use."
     )
     tasks: list[TaskDeclaration] = Field(
         min_length=1,

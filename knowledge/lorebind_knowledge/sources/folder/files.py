@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from lorebind_config.dates import date_of
-from lorebind_config.declarations.base import Fault, RefusedError
+from lorebind_config.declarations.base import Fault, RefusedError, empty_list
 from lorebind_config.declarations.sources import SourceBase, one_of
 from lorebind_config.declarations.values import FilePattern
 from lorebind_config.document_sizes import DEFAULT_MAX_BYTES, Limit, SizeLimit
@@ -58,10 +58,10 @@ class Files(SourceBase):
         "a template in it is a folder, not a pattern.",
     )
     paths: list[FilePattern] = Field(
-        default_factory=list, description="More files or patterns, with or without `path`."
+        default_factory=empty_list, description="More files or patterns, with or without `path`."
     )
     exclude: list[FilePattern] = Field(
-        default_factory=list, description="Patterns of files to exclude."
+        default_factory=empty_list, description="Patterns of files to exclude."
     )
     respect_gitignore: bool = Field(
         True, description="Whether to skip files that a `.gitignore` excludes."
@@ -92,7 +92,7 @@ class GlobSource(Files):
     """Pattern of the files to read in a folder that `path` names."""
 
     as_text: list[FilePattern] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Patterns of files to read as plain text, whatever their extension.",
     )
     model_config = one_of(A_PATH, PATHS)  # the same as `_has_a_pattern`

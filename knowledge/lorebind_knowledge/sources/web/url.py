@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from lorebind_config.declarations.base import Fault, RefusedError, Settings
+from lorebind_config.declarations.base import Fault, RefusedError, Settings, empty_list
 from lorebind_config.declarations.sources import SourceBase, one_of
 from lorebind_config.declarations.values import ConfigMap, WebAddress
 from lorebind_knowledge.sources.base import SourceItem, public_address, without_credentials
@@ -33,7 +33,7 @@ class FetchConfig(Settings):
     )
     max_redirects: int = Field(3, ge=0, le=20, description="Maximum number of redirects to follow.")
     allow: list[str] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Hosts, addresses and networks that may be reached although they are private.",
     )
     headers: ConfigMap = Field(
@@ -51,7 +51,7 @@ class Web(SourceBase):
 
     url: WebAddress | None = Field(None, description="An http or https address.")
     urls: list[WebAddress] = Field(
-        default_factory=list, description="More addresses, with or without `url`."
+        default_factory=empty_list, description="More addresses, with or without `url`."
     )
     fetch: FetchConfig = Field(default_factory=FetchConfig, description="How to fetch documents.")
 
