@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.documents.changing import set_excluded
-from lorebind_knowledge.documents.deleting import delete_by_filter
-from lorebind_knowledge.documents.fields import list_fields
-from lorebind_knowledge.documents.finding import find_lines
 from lorebind_knowledge.documents.listing import (
     count_documents,
     find_document,
@@ -16,8 +12,6 @@ from lorebind_knowledge.documents.listing import (
     list_chunks_of,
     list_documents,
 )
-from lorebind_knowledge.documents.reading import list_readable, read_lines
-from lorebind_knowledge.documents.skipped import list_skipped
 from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:
@@ -107,6 +101,8 @@ class DocumentMethods:
         Raises:
             UsageError: a limit below 1, or both `after` and `before`.
         """
+        from lorebind_knowledge.documents.skipped import list_skipped
+
         return await self.handle.read(list_skipped, limit=limit, after=after, before=before)
 
     async def achunks(
@@ -151,6 +147,8 @@ class DocumentMethods:
         These are the keys for filters. `uri`, `title` and `kb_id` are omitted. It reads the
         metadata of every passage.
         """
+        from lorebind_knowledge.documents.fields import list_fields
+
         return await self.handle.read(list_fields)
 
     async def areadable_documents(
@@ -172,6 +170,8 @@ class DocumentMethods:
         Raises:
             UsageError: the filter is invalid, or a limit below 1.
         """
+        from lorebind_knowledge.documents.reading import list_readable
+
         await self.handle.start()
         return await self.handle.read(
             list_readable, where=self._where(filters), limit=limit, after=after
@@ -203,6 +203,8 @@ class DocumentMethods:
             UsageError: the pattern or the filter is invalid, or a limit below 1.
             NotFoundError: no such document.
         """
+        from lorebind_knowledge.documents.finding import find_lines
+
         await self.handle.start()
         return await self.handle.read(
             find_lines,
@@ -236,6 +238,8 @@ class DocumentMethods:
             NotFoundError: no such document, or none of its passages passes the filter.
             UsageError: the document has no such lines, or the filter is invalid.
         """
+        from lorebind_knowledge.documents.reading import read_lines
+
         await self.handle.start()
         return await self.handle.read(
             read_lines, document, first_line, last_line, where=self._where(filters)
@@ -257,6 +261,8 @@ class DocumentMethods:
             UsageError: the filter is invalid or empty.
             ReadOnlyError: the knowledge base is filled by others.
         """
+        from lorebind_knowledge.documents.deleting import delete_by_filter
+
         return await delete_by_filter(self.handle.kb, filters, dry_run=dry_run)
 
     async def aexclude_document(self, document: str) -> DocumentInfo:
@@ -274,6 +280,8 @@ class DocumentMethods:
             UsageError: 1000 documents are excluded already.
             ReadOnlyError: the knowledge base is filled by others, or its database is read-only.
         """
+        from lorebind_knowledge.documents.changing import set_excluded
+
         return await set_excluded(self.handle.kb, document, excluded=True)
 
     async def ainclude_document(self, document: str) -> DocumentInfo:
@@ -286,6 +294,8 @@ class DocumentMethods:
             NotFoundError: no such document.
             ReadOnlyError: the knowledge base is filled by others, or its database is read-only.
         """
+        from lorebind_knowledge.documents.changing import set_excluded
+
         return await set_excluded(self.handle.kb, document, excluded=False)
 
     def _where(self, filters: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -14,12 +14,7 @@ from lorebind_bindings import BindingScope, bind, ingest_scope, override, overri
 from lorebind_config.declarations.retrieval import NEEDS_VECTORS
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import PROJECT_SCOPE
-from lorebind_knowledge.documents import changing
 from lorebind_knowledge.documents.listing import find_run, knowledge_stats, list_runs
-from lorebind_knowledge.documents.page_pictures import page_boxes, page_picture
-from lorebind_knowledge.ingest.engine import ingest
-from lorebind_knowledge.ingest.planning import plan
-from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:
@@ -119,6 +114,8 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
             IngestRefusedError: the run would remove too many documents.
             EmbedderError, StoreError: an outage; finished documents are stored.
         """
+        from lorebind_knowledge.ingest.engine import ingest  # searches need none of it
+
         return await ingest(
             self.handle.corpus(self._scope(inputs)),
             strategy=strategy,
@@ -146,9 +143,11 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
             NotFoundError: no such document.
             LorebindError: as for `ingest`.
         """
+        from lorebind_knowledge.documents.changing import retry_document
+
         uri = (await self.adocument(document)).uri
         corpus = self.handle.corpus(self._scope(None))
-        return await changing.retry_document(corpus, uri, run_id, wait=wait)
+        return await retry_document(corpus, uri, run_id, wait=wait)
 
     async def apage_picture(self, document: str, page: int) -> bytes:
         """Return a page of a PDF or of an image as a picture: a PNG of at most 2,000 pixels a side.
@@ -167,6 +166,8 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
             MissingDependencyError: the extra `ocr` is not installed.
             SourceError: the source cannot be read, or the page cannot be drawn.
         """
+        from lorebind_knowledge.documents.page_pictures import page_picture
+
         corpus = self.handle.corpus(self._scope(None), embeds=False)
         return await page_picture(corpus, document, page)
 
@@ -190,6 +191,8 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
             UsageError: `start` is negative, or `end` is before it.
             LorebindError: as for `page_picture`.
         """
+        from lorebind_knowledge.documents.page_pictures import page_boxes
+
         corpus = self.handle.corpus(self._scope(None), embeds=False)
         return await page_boxes(corpus, document, page, start, end)
 
@@ -201,6 +204,8 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
         With the strategy `replace`, the plan also applies to a reindex. It has a `cost` if the
         embedder declares its `price_per_million_tokens`.
         """
+        from lorebind_knowledge.ingest.planning import plan
+
         corpus = self.handle.corpus(self._scope(inputs), embeds=False)
         return await plan(corpus, strategy=strategy)
 
@@ -227,6 +232,8 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
         Raises:
             LorebindError: as for `ingest`; the old index stays in use.
         """
+        from lorebind_knowledge.ingest.reindexing import reindex
+
         corpus = self.handle.corpus(self._scope(inputs))
         return await reindex(corpus, plan, run_id, wait=wait)
 
@@ -350,7 +357,9 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
             LorebindError: as for `ingest`. The added documents are stored, and the next ingest
                 completes the run.
         """
-        return await changing.add_documents(self.handle.corpus(), documents, run_id)
+        from lorebind_knowledge.documents.changing import add_documents
+
+        return await add_documents(self.handle.corpus(), documents, run_id)
 
     async def adelete_document(self, document: str) -> DocumentInfo:
         """Delete a document that was added with `add_documents`.
@@ -362,7 +371,9 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
             NotFoundError: no such document.
             UsageError: the document comes from a source, so the next ingest would add it again.
         """
-        return await changing.delete_document(self.handle.kb, document)
+        from lorebind_knowledge.documents.changing import delete_document
+
+        return await delete_document(self.handle.kb, document)
 
     async def adelete(self) -> None:
         """Delete the index, the runs, and the documents that were added.
@@ -372,7 +383,9 @@ class KnowledgeBase(DocumentMethods, IndexMethods, AtPlace):
         Raises:
             IngestRunningError: an ingest of the knowledge base is running.
         """
-        await changing.delete_all(self.handle.kb)
+        from lorebind_knowledge.documents.changing import delete_all
+
+        await delete_all(self.handle.kb)
 
     async def astats(self) -> KnowledgeStats:
         """Return statistics about the index, without changing anything."""

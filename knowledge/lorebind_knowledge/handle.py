@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from lorebind_config.checks.template_checks import run_references, run_values
 from lorebind_config.editing.resources import export_resources
 from lorebind_config.errors import ReadOnlyError, SourceError, UsageError
-from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.embedders.wrapper import AnnouncingEmbedder
-from lorebind_knowledge.ingest.corpus import Corpus
-from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, IndexedKnowledgeBase
 from lorebind_knowledge.middleware import Retrieval
 from lorebind_knowledge.parts import StartReport
 from lorebind_knowledge.plumbing.bridge import call
-from lorebind_knowledge.sources.make import make_source
-from lorebind_knowledge.transforms.steps import make_steps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +29,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.events import Events
     from lorebind_knowledge.index.index import Index
+    from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
     from lorebind_knowledge.packing.report import PackReport, UnpackReport
     from lorebind_knowledge.parts import Parts
@@ -193,6 +189,11 @@ class KnowledgeHandle:
             UsageError: a step of its preprocessing cannot be created.
             LorebindError: as for `kb`.
         """
+        from lorebind_knowledge.chunking.make import make_chunker  # searches need none of these
+        from lorebind_knowledge.ingest.corpus import Corpus
+        from lorebind_knowledge.sources.make import make_source
+        from lorebind_knowledge.transforms.steps import make_steps
+
         kb, declaration, environment = self.kb, self.declaration, self._loaded.environment
         sources = [
             make_source(source, environment, workflow=values) for source in declaration.sources
@@ -269,6 +270,8 @@ class KnowledgeHandle:
         declaration = self.declaration
         if declaration.ingest != "on_start" or (arguments is None and run_references(declaration)):
             return
+
+        from lorebind_knowledge.ingest.engine import ingest
 
         written = declaration.model_dump_json()
 

@@ -21,7 +21,6 @@ from lorebind_knowledge.middleware.chain import Middleware
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.run_once import Once
 from lorebind_knowledge.rerankers.base import make_reranker
-from lorebind_knowledge.scale.pool import make_pool
 from lorebind_knowledge.stores.make import make_store
 
 if TYPE_CHECKING:
@@ -145,6 +144,8 @@ class Parts:
             )
             store, catalog = make_store(declaration, self._environment, lease_seconds=seconds)
             if ingestion.engine != LOCAL and catalog.postgres is not None:
+                from lorebind_knowledge.scale.pool import make_pool
+
                 catalog.embeddings.maker = make_pool(ingestion.engine, catalog.postgres)
             return Index(self.middleware.store(store), catalog)
 

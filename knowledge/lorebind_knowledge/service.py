@@ -16,18 +16,13 @@ from lorebind_config.errors import (
     UsageError,
 )
 from lorebind_config.namespace import COLLECTION_SCOPE, PROJECT_SCOPE, IndexKey, Namespace
-from lorebind_knowledge.catalog.overview import read_overview
 from lorebind_knowledge.events import Event, Events, Extension
-from lorebind_knowledge.extensions.make import make_extensions
-from lorebind_knowledge.extensions.prometheus import Prometheus
 from lorebind_knowledge.handle import KnowledgeHandle
-from lorebind_knowledge.index.purging import Purge
 from lorebind_knowledge.middleware import Retrieval
 from lorebind_knowledge.parts import Parts
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.lanes import Threads
 from lorebind_knowledge.records import Overview, Partition
-from lorebind_knowledge.scale.pool import Pool, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +35,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.index.index import Index
-    from lorebind_knowledge.index.purging import OrphanedIndex, TenantOwned
+    from lorebind_knowledge.index.purging import OrphanedIndex, Purge, TenantOwned
     from lorebind_knowledge.parts import Starter
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.rerankers.base import Reranker
@@ -70,8 +65,11 @@ class KnowledgeService:
         """
         self.events = events or Events()
         if parts is None:
-            for extension in make_extensions(loaded.project.extensions, loaded.environment):
-                self.events.subscribe(extension)
+            if declared := loaded.project.extensions:
+                from lorebind_knowledge.extensions.make import make_extensions
+
+                for extension in make_extensions(declared, loaded.environment):
+                    self.events.subscribe(extension)
             for extension in self.events.extensions:
                 self._show_state(extension)
         self._parts = parts or Parts(loaded)
@@ -93,6 +91,8 @@ class KnowledgeService:
         self._show_state(extension)
 
     def _show_state(self, extension: Extension) -> None:
+        from lorebind_knowledge.extensions.prometheus import Prometheus
+
         if isinstance(extension, Prometheus):
             extension.show_state(self.overview)
 
@@ -253,6 +253,8 @@ class KnowledgeService:
 
     def _served_by_workers(self) -> list[tuple[Catalog, Engine, dict[str, Any]]]:
         """Return the catalogs with their engines, and the embedders by `key_of`."""
+        from lorebind_knowledge.scale.pool import Pool, key_of
+
         served: dict[int, tuple[Catalog, Engine, dict[str, Any]]] = {}
         for handle, _ in self._filled_by_us():
             catalog, embedders = handle.embedding
@@ -274,6 +276,9 @@ class KnowledgeService:
         Raises:
             StoreError, MissingDependencyError: a database cannot be read.
         """
+        from lorebind_knowledge.catalog.overview import read_overview
+        from lorebind_knowledge.scale.pool import Pool
+
         overview = Overview()
         homes = {(handle.scope, handle.id): db_id for handle, db_id in self._filled_by_us()}
         for db in self._loaded.project.vector_dbs_or_default:
@@ -347,6 +352,8 @@ class KnowledgeService:
                 yield self.open(kb.id, workflow), self._loaded.vector_db(kb.vector_db).id
 
     def _purge(self, make_index: TenantOwned) -> Purge:
+        from lorebind_knowledge.index.purging import Purge
+
         project = self._loaded.project
         declared = {(handle.scope, handle.id): db_id for handle, db_id in self._filled_by_us()}
         databases = [db for db in project.vector_dbs_or_default if not db.is_existing]

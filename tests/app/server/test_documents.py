@@ -228,8 +228,8 @@ async def test_a_deletion_may_take_longer_than_a_request(
         await asyncio.sleep(1.2)
         deleted.append(what)
 
-    monkeypatch.setattr("lorebind.knowledge_base.changing.delete_all", slowly)
-    monkeypatch.setattr("lorebind.knowledge_base.changing.delete_document", slowly)
+    monkeypatch.setattr("lorebind_knowledge.documents.changing.delete_all", slowly)
+    monkeypatch.setattr("lorebind_knowledge.documents.changing.delete_document", slowly)
     async with served(tmp_path, seconds=1) as here, here.client() as api:
         where = {"documents": HERE, "a knowledge base": "/knowledge-bases/tours"}.get(what)
         if what == "a knowledge base":
