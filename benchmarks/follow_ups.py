@@ -59,19 +59,24 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--embedder", choices=("local", "hashing"), default="local")
-    parser.add_argument("--every", type=int, default=1, help="use every Nth conversation only")
+    parser.add_argument(
+        "--every", type=int, default=1, help="use every Nth conversation and the pages of these"
+    )
     arguments = parser.parse_args()
     embedder = {"id": "one", "provider": arguments.embedder}
     declared: dict[str, Any] = {"name": "follow-ups", "embedders": [embedder]}
     declared["knowledge_bases"] = []
     declared["vector_dbs"] = [{"id": "scratch", "type": "memory"}]
+    few = read()[:: arguments.every]
     for name, paths in CORPORA.items():
-        sources = [{"type": "markdown_glob", "paths": paths}]
+        pages = {right["uri"] for talk in few if talk.corpus == name for right in talk.relevant}
+        sources = [
+            {"type": "markdown_glob", "paths": paths if arguments.every == 1 else sorted(pages)}
+        ]
         declared["knowledge_bases"].append({"id": name, "sources": sources})
     with Project.build(declared, root=ROOT) as project:
         for name in CORPORA:
             project.ingest(name)
-        few = read()[:: arguments.every]
         compare(few, cache(lambda kb, text: project.query(kb, text, top_k=50).matches))
 
 

@@ -62,7 +62,7 @@ def main() -> None:
 
 def write_project(root: Path, documents: int) -> None:
     rng = random.Random(1)
-    for name, count in ((ASKED, 300), (INGESTED, documents)):
+    for name, count in ((ASKED, min(300, documents)), (INGESTED, documents)):
         (root / name).mkdir()
         for number in range(count):
             text = "\n\n".join(" ".join(rng.choices(WORDS, k=60)) for _ in range(5))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.processes import run_program
 
-from ..app.forked_python import ForkedPython
+from ..app.forked_python import CONSTANTS, ForkedPython
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
@@ -44,7 +45,8 @@ PARTS = {"guards", "nearest", "peers", "server_answers", "table_documents"}
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder that is a test collection, documentation, and tests of trafilatura."""
-    names = [f"{letter}{number}" for letter in "abcd" for number in range(4)]
+    names = [f"{letter}{number}" for letter in "abcd" for number in range(3)]
+    asked = names[::5]
     texts = [f"{name} is about the letters and their numbers, as all others." for name in names]
     lines = {
         "corpus.jsonl": [
@@ -52,9 +54,9 @@ def folder(tmp_path: Path) -> Path:
             for name, text in zip(names, texts, strict=True)
         ],
         "queries.jsonl": [
-            json.dumps({"id": name, "text": f"what is {name}" + " really" * 20}) for name in names
+            json.dumps({"id": name, "text": f"what is {name}" + " really" * 20}) for name in asked
         ],
-        "qrels.tsv": ["query-id\tcorpus-id\tscore", *(f"{name}\t{name}\t1" for name in names)],
+        "qrels.tsv": ["query-id\tcorpus-id\tscore", *(f"{name}\t{name}\t1" for name in asked)],
         "pages/keys.md": ["# How to rotate the keys", "", "## How often", "", "Every month."],
         "cache/page.html": ["<title>Keys</title><main><p>Rotate the keys every month.</main>"],
         "realworld_tests.py": [
@@ -81,8 +83,11 @@ def test_it_runs(
         dsn: str = request.getfixturevalue("dsn")
         places |= {"dsn": dsn, "database": dsn.partition("?")[0]}
     arguments = [word.format(**places) for word in RUNS[name].split()]
+    python = forked.commands / "python"
     done = run_program(
-        [forked.commands / "python", BENCHMARKS / f"{name}.py", *arguments], timeout=300
+        [python, BENCHMARKS / f"{name}.py", *arguments],
+        timeout=300,
+        env={**os.environ, CONSTANTS: json.dumps({"sys:executable": str(python)})},
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

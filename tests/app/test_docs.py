@@ -29,6 +29,8 @@ import pytest
 
 from lorebind import Project
 from lorebind_knowledge.embedders import local
+from lorebind_knowledge.embedders.sparse import local as sparse
+from lorebind_knowledge.records import SparseVector
 from tests.app.doc_blocks import (
     Block,
     blocks,
@@ -80,17 +82,9 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def shell_python() -> Iterator[ForkedPython]:
-    """Return the runner for commands."""
+def python() -> Iterator[ForkedPython]:
+    """Return the runner for commands and programs."""
     forked = ForkedPython()
-    yield forked
-    forked.close()
-
-
-@pytest.fixture(scope="module")
-def strict_python() -> Iterator[ForkedPython]:
-    """Return the runner for Python blocks, which treats warnings as errors."""
-    forked = ForkedPython("-W", "error")
     yield forked
     forked.close()
 
@@ -101,6 +95,8 @@ def test_all_of_the_quickstart_is_counted(empty_cli: Cli, monkeypatch: pytest.Mo
     monkeypatch.setattr(
         local, "run_graph", lambda _, rows: np.eye(len(rows), local.DIMENSION, dtype=np.float32)
     )
+    terms = SparseVector(np.arange(3), np.ones(3, np.float32))
+    monkeypatch.setattr(sparse, "_run", lambda *_: terms)
     shutil.copytree(ROOT / QUICKSTART, empty_cli.root / QUICKSTART, ignore=IGNORED)
     page = blocks(ROOT / QUICKSTART / "README.md")
     consoles = [block for block in page if block.language == "console"]
@@ -113,16 +109,16 @@ def test_all_of_the_quickstart_is_counted(empty_cli: Cli, monkeypatch: pytest.Mo
 
 
 def test_a_page_has_the_packages_that_it_says_to_install(
-    strict_python: ForkedPython, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    python: ForkedPython, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Programs of a page can import these and the packages of the core, but no other extra's."""
     hide(missing_modules({"lorebind[office]"}), tmp_path / "missing")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "missing"))
-    python = strict_python.commands / "python"
+    command = python.commands / "python"
     packages = [
         module
         for module in ("docx", "fastapi", "langchain", "openpyxl", "pypdfium2")
-        if subprocess.run([python, "-c", f"import {module}"], check=False).returncode == 0
+        if subprocess.run([command, "-c", f"import {module}"], check=False).returncode == 0
     ]
     assert packages == ["docx", "openpyxl", "pypdfium2"]
 
@@ -131,8 +127,7 @@ def test_a_page_has_the_packages_that_it_says_to_install(
 def test_the_blocks_of_a_page(
     page: str,
     clone: Path,
-    shell_python: ForkedPython,
-    strict_python: ForkedPython,
+    python: ForkedPython,
     request: pytest.FixtureRequest,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -144,14 +139,13 @@ def test_the_blocks_of_a_page(
     if variable := dsn_variable_of(ROOT / page):
         (folder / ".env").write_text(f"{variable}={request.getfixturevalue('dsn')}\n")
     with ExitStack() as stack:
-        _check_blocks(page, folder, shell_python, strict_python, stack)
+        _check_blocks(page, folder, python, stack)
 
 
 def _check_blocks(
     page: str,
     folder: Path,
-    shell_python: ForkedPython,
-    strict_python: ForkedPython,
+    python: ForkedPython,
     stack: ExitStack,
 ) -> None:
     for block in blocks(ROOT / page):
@@ -162,9 +156,9 @@ def _check_blocks(
             continue
         match block.language:
             case "console":
-                _check_console(ROOT / page, block, folder, place, shell_python, stack)
+                _check_console(ROOT / page, block, folder, place, python, stack)
             case "python":
-                _check_python(block, folder, place, strict_python)
+                _check_python(block, folder, place, python)
             case "yaml":
                 _check_yaml(block, folder)
             case "sh":
@@ -215,7 +209,10 @@ def _check_python(block: Block, folder: Path, place: str, python: ForkedPython) 
     code = block.text
     if (page := ROOT / place.partition(":")[0]).is_relative_to(ROOT / "integrations"):
         code = f"import sys; sys.path.append({str(page.parent)!r})\n{code}"  # as if installed
-    done = run_program([python.commands / "python", "-c", code], cwd=folder, timeout=300)
+    strict = {**os.environ, "PYTHONWARNINGS": "error"}
+    done = run_program(
+        [python.commands / "python", "-c", code], cwd=folder, env=strict, timeout=300
+    )
     assert done.returncode == 0, f"{place}:\n{done.stderr}"
 
 

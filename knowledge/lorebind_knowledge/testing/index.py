@@ -305,7 +305,7 @@ class IndexConformance(IndexRecovery):
 
     def test_readers_never_see_a_gap_or_a_mixture(self, to: Driver) -> None:
         """While generations replace each other, every search finds exactly one, complete."""
-        last, size = 25, 3
+        last, size = 12, 3
         to.open()
         to.add(*(record(f"1-{n}", n=1) for n in range(size)))
         done = threading.Event()
