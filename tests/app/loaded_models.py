@@ -21,6 +21,8 @@ def load_once(replace: Callable[[object, str, object], None] = setattr) -> None:
     """Let all built-in embedders of this process, and of its forked children, share sessions."""
     for module, kind in _MODELS:
         replace(kind, "_load", _shared(module, kind._load))
+        # Tests run side by side, and threads of a model busy-wait for each other.
+        replace(module, "usable_processors", lambda: 1)
 
 
 def _shared(module: Any, load: Callable[[Any], Any]) -> Callable[[Any], Any]:
