@@ -123,6 +123,6 @@ def test_postings_are_looked_up_by_their_terms(index: Index) -> None:
         sql.run("set local enable_hashjoin = off")  # which is as fast in so small a table
         sql.run("set local enable_mergejoin = off")
         explained = Explained(sql.driver)
-        assert list(read_postings(explained, segments, ["number3"])) == []
+        assert list(read_postings(explained, segments, {"number3": segments})) == []
     condition = r"catalog_postings_pkey .*\n +Index Cond: \(\(segment = .* AND \(\(first_term\)"
     assert re.search(condition, explained.plan), explained.plan

@@ -51,7 +51,7 @@ def stored(
     """Return for each term the live passages that have it, with weights."""
     segments = read_segments(sql, segments_of(sql, space, kind))
     result: dict[str, dict[int, int]] = {term: {} for term in terms}
-    for segment, term, part in read_postings(sql, segments, terms):
+    for segment, term, part in read_postings(sql, segments, dict.fromkeys(terms, segments)):
         held = segments[segment].numbers
         later = [segments[other].gone for other in segments if other > segment]
         gone = set(np.concatenate([[], *later]).tolist())

@@ -147,18 +147,24 @@ def ages(segments: Collection[Segment]) -> tuple[NDArray[np.int64], NDArray[np.i
 
 
 def read_postings(
-    sql: Sql, segments: Mapping[int, Segment], terms: Collection[str]
+    sql: Sql, segments: Mapping[int, Segment], terms: Mapping[str, Collection[int]]
 ) -> Iterator[tuple[int, str, Postings]]:
     """Yield segment, term and postings for each of these terms that a segment has.
 
     The arrays are parts of a row of other terms too: copy what is kept.
+
+    Args:
+        sql: a transaction.
+        segments: at least the segments to read.
+        terms: by term: the segments in which to look for it.
     """
     by_key = {key_of(term): term for term in terms}
     needed: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
-    for segment, held in segments.items():
-        for key in by_key:
-            if row := bisect_right(held.rows, key):
-                needed[segment, held.rows[row - 1]].append(key)
+    for key, term in by_key.items():
+        for segment in terms[term]:
+            rows = segments[segment].rows
+            if row := bisect_right(rows, key):
+                needed[segment, rows[row - 1]].append(key)
     if not needed:
         return
     for segment, first, *arrays in sql.run_binary(

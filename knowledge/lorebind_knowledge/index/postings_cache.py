@@ -6,7 +6,6 @@ Segments of postings never change: a new version of the index needs only the new
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -148,20 +147,19 @@ class PostingsCache(Generic[P, T]):
         segments, order = passages.segments, tuple(passages.segments)
         with self._lock:
             packed = {term: self._packed[term] for term in terms if term in self._packed}
-        missing = defaultdict(list)
+        parts: dict[str, dict[int, Postings]] = {}
+        missing: dict[str, list[int]] = {}
         for term in terms:
-            if term not in packed or packed[term].segments != order:
-                seen = packed[term].segments if term in packed else ()
-                missing[frozenset(segments).difference(seen)].append(term)
-        for unread, those in missing.items():
-            parts = {t: packed[t].by_segment() if t in packed else {} for t in those}
-            new = {segment: segments[segment] for segment in unread}
-            for segment, term, part in read_postings(sql, new, those):
-                if len(part.positions) and part.positions.max() >= len(segments[segment].numbers):
-                    raise damaged("the terms of an index name passages that it does not have")
-                parts[term][segment] = part
-            # In the order of the segments, so that sums of the same figures are the same.
-            packed |= {term: _pack(order, of_term) for term, of_term in parts.items()}
+            held = packed.get(term)
+            if held is None or held.segments != order:
+                parts[term] = held.by_segment() if held is not None else {}
+                missing[term] = [segment for segment in order if segment not in parts[term]]
+        for segment, term, part in read_postings(sql, segments, missing):
+            if len(part.positions) and part.positions.max() >= len(segments[segment].numbers):
+                raise damaged("the terms of an index name passages that it does not have")
+            parts[term][segment] = part
+        # In the order of the segments, so that sums of the same figures are the same.
+        packed |= {term: _pack(order, of_term) for term, of_term in parts.items()}
         with self._lock:
             for term, held in packed.items():
                 before = self._packed.get(term)
