@@ -145,14 +145,25 @@ class _Passages(Passages):
         norms: NDArray[np.float64] = length_norm(lengths, self.document_average)
         return norms
 
+    @cached_property
+    def _runs(self) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+        """Where passages of another document begin and the last ones end, and each one's owner.
+
+        The passages of a document usually follow each other, so there are far fewer of these.
+        """
+        starts = np.flatnonzero(np.diff(self.owners, prepend=-1))
+        return np.append(starts, len(self.owners)), self.owners[starts]
+
     def passages_of(self, documents: NDArray[np.int32]) -> _PassagesOf:
         """Return the live passages of some documents."""
         chosen = np.zeros(len(self.numbered), bool)
         chosen[documents] = True
-        of_them = chosen[self.owners]
+        starts, owners = self._runs
+        runs = np.flatnonzero(chosen[owners])
+        parts = map(np.arange, starts[runs], starts[runs + 1])
+        positions = np.concatenate([_NONE, *parts]).astype(np.int32)
         if self.live is not None:
-            of_them &= self.live
-        positions = np.flatnonzero(of_them).astype(np.int32)
+            positions = positions[self.live[positions]]
         places = np.empty(len(chosen), np.int32)
         places[documents] = np.arange(len(documents))  # one place for equal documents
         return _PassagesOf(positions, places[self.owners[positions]], places[documents])
