@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -85,14 +84,8 @@ def test_restored_items(tmp_path: Path) -> None:
 
 def test_no_space_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is an error that names the setting of the folder for temporary files."""
-    real = sqlite3.connect
-
-    def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
-        connection = real(*arguments, **options)
-        connection.execute("pragma max_page_count = 4")
-        return connection
-
-    monkeypatch.setattr(sqlite3, "connect", connect)
-    listed = Listing("x", [f"{number:05}.md" for number in range(5000)])
+    full = Path("/dev/full").open("wb+", buffering=0)  # noqa: SIM115
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: full)
+    listed = Listing("x", ["a.md"])
     with pytest.raises(StoreError, match="set TMPDIR to a folder with more space"):
         enumerate_sources([listed])

@@ -6,6 +6,8 @@ import json
 import time
 import uuid
 from contextlib import nullcontext, suppress
+from itertools import chain
+from operator import lt
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_config.namespace import IndexKey, Namespace, document_id
@@ -123,7 +125,7 @@ class Ledger(Indexes):
 
         Only the holder of the lease may use it, as others may see documents come and go.
         """
-        return self._every(key, DocumentEntry, _DOCUMENT_TYPES)
+        return chain.from_iterable(self._pages(key, DocumentEntry, _DOCUMENT_TYPES))
 
     def some_documents(self, key: IndexKey, uris: Collection[str]) -> list[DocumentEntry]:
         """Return these documents of an index, sorted by uri; missing ones are omitted."""
@@ -133,7 +135,8 @@ class Ledger(Indexes):
 
     def served(self, key: IndexKey) -> Iterator[ServedDocument]:
         """Yield the documents that searches find, like `every_document`."""
-        return self._every(key, ServedDocument, (str, str), " and generation > 0")
+        pages = self._pages(key, ServedDocument, (str, str), " and generation > 0")
+        return chain.from_iterable(pages)
 
     def serves(self, key: IndexKey) -> bool:
         """Return whether searches find any document of an index."""
@@ -294,9 +297,9 @@ class Ledger(Indexes):
         with self._writing(lease) as sql:
             sql.run(f"delete from catalog_runs where {OURS}", **owner(lease.namespace))
 
-    def _every(
+    def _pages(
         self, key: IndexKey, kind: type[Row], types: tuple[type, ...], where: str = ""
-    ) -> Iterator[Row]:
+    ) -> Iterator[list[Row]]:
         """Yield rows with the columns of `kind`, sorted by uri, its first one."""
         page = Page(_ROWS_AT_ONCE)
         columns: Any = kind
@@ -307,16 +310,16 @@ class Ledger(Indexes):
                 rows = sql.run(query, **place(key), **page._asdict())
                 for row in rows:
                     check_types(row, types)
-            last = page.after
-            for row in rows:
-                # Callers compare what is sorted, and would take documents as removed.
-                if last is not None and row[0] <= last:
-                    raise damaged("its documents are not sorted by uri")
-                last = row[0]
-                yield kind(*row)
+            uris = [row[0] for row in rows]
+            if page.after is not None:
+                uris.insert(0, page.after)
+            # Callers compare what is sorted, and would take documents as removed.
+            if not all(map(lt, uris, uris[1:])):
+                raise damaged("its documents are not sorted by uri")
+            yield list(map(columns._make, rows))
             if len(rows) < _ROWS_AT_ONCE:
                 return
-            page = page._replace(after=last)
+            page = page._replace(after=uris[-1])
 
     def _named_within(self, sql: Sql, key: IndexKey, document: str) -> DocumentEntry | None:
         for column in ("uri", "id"):

@@ -237,9 +237,10 @@ def _is_readable(item: SourceItem, *, images: bool) -> bool:
 
     Without `images`, only plugins read images.
     """
-    ending = ending_of(item.uri)
-    if not images and ending in IMAGES and ending not in plugged_suffixes():
-        return False
+    if not images:
+        ending = ending_of(item.uri)
+        if ending in IMAGES and ending not in plugged_suffixes():
+            return False
     try:
         return item.peek is None or can_load(item.uri, item.peek)
     except SourceError:  # reading the document will raise it again

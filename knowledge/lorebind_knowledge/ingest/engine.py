@@ -12,7 +12,6 @@ import asyncio
 import time
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import (
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.ingest.batches import Batches, Parts
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.enumeration import Enumeration
-    from lorebind_knowledge.ingest.prepared import Chunk, PlannedDocuments, PreparedDocument
+    from lorebind_knowledge.ingest.prepared import PlannedDocuments, PreparedDocument
     from lorebind_knowledge.records import Matrix
 
 _DOCUMENTS_PER_READ = 256
@@ -331,15 +330,7 @@ class _Run:
         for document in documents:
             entry = document.entry or DocumentEntry(document.uri, document.source)
             count_document(report, document)
-            self._emit(
-                "ingest_chunked",
-                uri=document.uri,
-                action=document.action,
-                chunks=len(document.chunks),
-                textless_parts=dict(document.textless_parts),
-                kind=document.kind,
-                texts=partial(_texts, document.chunks),
-            )
+            self._progress.chunked(document)
             if document.action == "failed":
                 failed = entry._replace(
                     state="failed",
@@ -489,7 +480,3 @@ class _Run:
         stored = asdict(report) | ({"error": error} if error else {})
         counts = self._progress.counts
         self._ledger.finish_run(self._lease, report.run_id, report.status, stored, counts)
-
-
-def _texts(chunks: Sequence[Chunk]) -> dict[str, Any]:
-    return {"texts": [chunk.text for chunk in chunks]}

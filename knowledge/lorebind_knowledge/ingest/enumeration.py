@@ -5,17 +5,18 @@ Both are sorted by uri, so that memory does not grow with the number of document
 
 from __future__ import annotations
 
-import sqlite3
-import weakref
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from lorebind_config.errors import SourceError, StoreError
+from lorebind_knowledge.ingest.spilled import Run, count, in_order, spilled
+from lorebind_knowledge.sources.spool import Spool
 
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.ingest.report import SourceReport
+    from lorebind_knowledge.ingest.spilled import Row
     from lorebind_knowledge.sources.base import Source, SourceItem
 
 
@@ -29,15 +30,8 @@ class OfSource(Protocol):
     def source(self) -> str: ...
 
 
-Row = TypeVar("Row", bound=OfSource)
-
-_TABLES = (
-    "pragma journal_mode = off",
-    "create table listed (uri blob, source integer, version text, token blob, item integer,"
-    " primary key (uri, source)) without rowid",
-    "create table vanished (uri blob primary key, chunks integer) without rowid",
-    "begin",  # never committed: the file is deleted when it is closed
-)
+_AT_ONCE = 1000
+"""Number of documents that are compared together."""
 
 
 class Listed(NamedTuple):
@@ -48,8 +42,11 @@ class Listed(NamedTuple):
     """The key of the first source that lists it."""
     version: str
     """See `SourceItem.version`."""
-    place: tuple[int, bytes, int]
-    """The number of its source, and its token or number there."""
+    number: int
+    """That of its source."""
+    token: bytes
+    at: int
+    """The index of an item that is kept in memory; negative if its source restores it."""
     entry: DocumentEntry | None
 
 
@@ -64,11 +61,10 @@ class Enumeration:
         self._items: list[SourceItem] = []
         """The items of sources that cannot restore them."""
         self._only: Collection[str] | None = None
-        # SQLite keeps a file without a name in memory while it is small, and deletes it at the end.
-        self._db = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-        weakref.finalize(self, self._db.close)
-        for statement in _TABLES:
-            self._db.execute(statement)
+        self._spool = Spool()
+        self._runs: list[Run] = []
+        """Of each document its uri, and the rest of `Listed` without the entry."""
+        self._vanished: list[Run] = []
 
     def add(self, source: Source, items: Iterable[SourceItem]) -> int:
         """Add the documents of a source, and return their number.
@@ -80,37 +76,23 @@ class Enumeration:
         number = len(self._sources)
         self._sources.append(source)
         restores = hasattr(source, "restore")
-        try:
-            with _disk_errors():
-                self._db.executemany(
-                    "insert or replace into listed values (?, ?, ?, ?, ?)",
-                    (self._row(number, item, restores) for item in items),
-                )
-        except SourceError:
-            self._db.execute("delete from listed where source = ?", [number])
-            raise
-        ((count,),) = self._db.execute("select count(*) from listed where source = ?", [number])
-        return int(count)
+        runs = list(spilled((self._row(number, item, restores) for item in items), self._spool))
+        self._runs = [*runs, *self._runs]  # the first source has a document that others list too
+        return count(runs)
 
-    def _row(
-        self, number: int, item: SourceItem, restores: bool
-    ) -> tuple[bytes, int, str, bytes, int]:
-        at = -1
-        if not (item.token and restores):
-            at = len(self._items)
-            self._items.append(item)
-        return _encoded(item.uri), number, item.version, item.token, at
+    def _row(self, number: int, item: SourceItem, restores: bool) -> Row:
+        if item.token and restores:
+            return item.uri, number, item.version, item.token, -1
+        self._items.append(item)
+        return item.uri, number, item.version, item.token, len(self._items) - 1
 
     def __len__(self) -> int:
         """Return the number of documents; one that several sources list counts once."""
-        if self._only is not None:
-            return sum(1 for _ in self._rows())
-        ((count,),) = self._db.execute("select count(distinct uri) from listed")
-        return int(count)
+        return count(self._runs) if self._only is None else sum(1 for _ in self._rows())
 
     def uris(self) -> Iterator[str]:
         """Yield the uris of all documents, sorted."""
-        return (row[0] for row in self._rows())
+        return map(itemgetter(0), self._rows())
 
     def keep_only(self, uris: Collection[str]) -> None:
         """Omit all other documents. The reports on sources stay."""
@@ -122,11 +104,10 @@ class Enumeration:
         Raises:
             SourceError: its source cannot restore it.
         """
-        number, token, at = listed.place
-        if at >= 0:
-            return self._items[at]
-        source: Any = self._sources[number]
-        item: SourceItem = source.restore(token)
+        if listed.at >= 0:
+            return self._items[listed.at]
+        source: Any = self._sources[listed.number]
+        item: SourceItem = source.restore(listed.token)
         return item._replace(uri=listed.uri, version=listed.version)
 
     def compared(self, entries: Iterable[DocumentEntry]) -> Iterator[Listed]:
@@ -137,31 +118,53 @@ class Enumeration:
         Args:
             entries: all documents of an index, sorted by uri.
         """
-        self._db.execute("delete from vanished")
-        for row, entry in _merged(self._rows(), entries):
-            if row is not None:
-                uri, number, version, token, at = row
-                key = self._sources[number].key
-                yield Listed(uri, key, version, (number, token, at), entry)
-            elif entry is not None and self._has_vanished(entry):
-                with _disk_errors():
-                    self._db.execute(
-                        "insert into vanished values (?, ?)",
-                        [_encoded(entry.uri), entry.chunk_count],
-                    )
+        self._vanished = []
+        gone: list[Row] = []
+        keys = [source.key for source in self._sources]
+        others = iter(entries)
+        entry = next(others, None)
+        for uri, number, version, token, at in self._rows():
+            while entry is not None and entry.uri < uri:
+                self._note_gone(gone, entry)
+                entry = next(others, None)
+            if entry is None or entry.uri > uri:
+                yield Listed(uri, keys[number], version, number, token, at, None)
+            else:
+                yield Listed(uri, keys[number], version, number, token, at, entry)
+                entry = next(others, None)
+        for last in () if entry is None else chain([entry], others):
+            self._note_gone(gone, last)
+        self._vanished += spilled(gone, self._spool)
+
+    def _note_gone(self, gone: list[Row], entry: DocumentEntry) -> None:
+        if self._has_vanished(entry):
+            gone.append((entry.uri, entry.chunk_count))
+        if len(gone) == _AT_ONCE:
+            self._vanished += spilled(gone, self._spool)
+            gone.clear()
 
     def vanished(self) -> Iterator[tuple[str, int]]:
         """Yield the documents that `compared` found vanished, with their numbers of chunks."""
-        rows = self._db.execute("select uri, chunks from vanished order by uri")
-        return ((_decoded(uri), chunks) for uri, chunks in rows)
+        return ((uri, chunks) for uri, chunks in in_order(self._vanished))
 
-    def count_vanished(self, documents: Iterable[Row]) -> tuple[int, int]:
-        """Return the number of documents in the ledger, and how many of them have vanished."""
+    def count_vanished(self, documents: Iterable[OfSource]) -> tuple[int, int]:
+        """Return the number of documents in the ledger, and how many of them have vanished.
+
+        Args:
+            documents: these documents, sorted by uri.
+        """
         total = vanished = 0
-        for row, document in _merged(self._rows(), documents):
-            if document is not None:
-                total += 1
-                vanished += row is None and self._has_vanished(document)
+        documents, uris, uri = iter(documents), self.uris(), ""
+        while some := list(islice(documents, _AT_ONCE)):
+            total += len(some)
+            listed, last = {uri}, some[-1].uri
+            if uri < last:
+                for uri in uris:
+                    listed.add(uri)
+                    if uri >= last:
+                        break
+            missing = (document for document in some if document.uri not in listed)
+            vanished += sum(map(self._has_vanished, missing))
         return total, vanished
 
     def _has_vanished(self, document: OfSource) -> bool:
@@ -177,53 +180,6 @@ class Enumeration:
             return False
         return not failed or document.source in read
 
-    def _rows(self) -> Iterator[tuple[str, int, str, bytes, int]]:
-        before = None
-        with _disk_errors():
-            for row in self._db.execute("select * from listed order by uri, source"):
-                encoded, source, version, token, item = row
-                if encoded != before:  # the first source has a document that others list too
-                    before = encoded
-                    uri = _decoded(encoded)
-                    if self._only is None or uri in self._only:
-                        yield uri, source, version, token, item
-
-
-Left = TypeVar("Left", bound=Sequence[Any])
-
-
-def _merged(
-    listed: Iterator[Left], documents: Iterable[Row]
-) -> Iterator[tuple[Left | None, Row | None]]:
-    """Yield pairs with the same uri, and those of one side alone. Both are sorted by uri."""
-    known = iter(documents)
-    left, right = next(listed, None), next(known, None)
-    while left is not None or right is not None:
-        if right is None or (left is not None and left[0] < right.uri):
-            yield left, None
-            left = next(listed, None)
-        elif left is None or right.uri < left[0]:
-            yield None, right
-            right = next(known, None)
-        else:
-            yield left, right
-            left, right = next(listed, None), next(known, None)
-
-
-def _encoded(uri: str) -> bytes:
-    """Return bytes that are sorted like the uris. A source may return surrogates in them."""
-    return uri.encode("utf-8", "surrogatepass")
-
-
-def _decoded(uri: bytes) -> str:
-    return uri.decode("utf-8", "surrogatepass")
-
-
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        raise StoreError(
-            f"a temporary file cannot be used: {error}; set TMPDIR to a folder with more space"
-        ) from error
+    def _rows(self) -> Iterator[Row]:
+        rows, only = in_order(self._runs), self._only
+        return rows if only is None else (row for row in rows if row[0] in only)

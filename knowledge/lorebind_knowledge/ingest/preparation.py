@@ -156,11 +156,14 @@ class _Preparer:
         remote = 0
         for document in listed:
             entry = document.entry
-            version = self._version_to_ask_for(entry, document.source)
-            if entry and document.version and version == document.version:
-                unchanged.append(
-                    self._unchanged(document.source, entry, entry.version, entry.recipe)
-                )
+            version = document.version
+            if (
+                version
+                and entry
+                and entry.version == version
+                and self._version_to_ask_for(entry, document.source)
+            ):
+                unchanged.append(self._unchanged(document.source, entry, version, entry.recipe))
             else:
                 item = self._enumeration.item(document)
                 some.append(_Document(document.source, item, entry))
@@ -213,11 +216,12 @@ class _Preparer:
 
     def _is_accepted(self, entry: DocumentEntry, source: str) -> bool:
         """Return whether a document is ready, and still would be if it was read again."""
+        if entry.state != "ready" or not entry.textless_parts:  # most documents have no such parts
+            return entry.state == "ready"
         policy = self._on_textless(source)
         # Without chunks, a document may have text that its steps omitted.
         has_text = entry.chunk_count > 0 or bool(self._corpus.steps.versions(entry.uri))
-        refused = is_refused(policy, entry.format, entry.textless, has_text=has_text)
-        return entry.state == "ready" and not refused
+        return not is_refused(policy, entry.format, entry.textless, has_text=has_text)
 
     def _on_textless(self, source: str) -> str:
         return self._corpus.settings_of(source).on_textless_pages
@@ -261,7 +265,7 @@ class _Preparer:
             unchanged = self._unchanged(
                 source, entry, content.version, self._recipes.of(uri, source)
             )
-            return replace(unchanged, modified=content.modified)
+            return unchanged._replace(modified=content.modified)
         if (entry and entry.refused) or corpus.loading.exceeded:
             key = corpus.loading.key(uri, signature)
             refused = entry.reason if entry and entry.refused == key else ""
@@ -271,8 +275,7 @@ class _Preparer:
         if read is not None and form in RECOGNIZED:  # a plan recognizes no page
             self._scans.forget(uri)
         if isinstance(read, PreparedDocument):
-            return replace(
-                read,
+            return read._replace(
                 action=_action(entry),
                 source=source,
                 version=content.version,
@@ -328,7 +331,7 @@ class _Preparer:
         if keep_in and not corpus.chunker.estimates:
             size = sum(chunk.size for chunk in prepared.chunks)
             keep_in.keep(begun.uri, begun.signature, prepared, size)
-        return replace(prepared, pages_to_recognize=unread) if unread else prepared
+        return prepared._replace(pages_to_recognize=unread) if unread else prepared
 
     def _chunked(self, begun: _Reading, document: LoadedDocument) -> PreparedDocument:
         """Return a document in chunks, after all that changes its text.
@@ -400,7 +403,7 @@ class _Preparer:
             recipe=recipe,
             textless_parts=entry.textless,
             modified=entry.modified,
-            reports_textless=self._on_textless(source) != "ignore",
+            reports_textless=not entry.textless_parts or self._on_textless(source) != "ignore",
             entry=entry,
         )
 

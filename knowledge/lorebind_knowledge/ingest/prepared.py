@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from lorebind_config.errors import SourceError
@@ -13,7 +14,7 @@ from lorebind_knowledge.sources.spool import Piece, Spool
 from lorebind_knowledge.text.languages import DEFAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.ledger import DocumentEntry
@@ -56,8 +57,7 @@ class Chunk(NamedTuple):
         return f"{self.context}\n{self.text}"
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedDocument:
+class PreparedDocument(NamedTuple):
     """A document compared with the ledger; with its chunks if it is new or changed."""
 
     uri: str
@@ -67,7 +67,7 @@ class PreparedDocument:
     title: str = ""
     language: str = DEFAULT
     signature: str = ""
-    chunks: list[Chunk] = field(default_factory=list)
+    chunks: Sequence[Chunk] = ()
     reason: str = ""
     kind: str = ""
     """The class of the error, if it failed."""
@@ -75,7 +75,7 @@ class PreparedDocument:
     """The source's name for the version that was read."""
     recipe: str = ""
     """A digest of everything except its content that determined its chunks."""
-    textless_parts: Mapping[str, int] = field(default_factory=dict)
+    textless_parts: Mapping[str, int] = MappingProxyType({})
     """The number of its parts without text by kind, as of its last successful read."""
     format: str = ""
     """The format as which it was read; see `LoadedDocument.format`."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from lorebind_knowledge.catalog.leases import Lease
+    from lorebind_knowledge.ingest.prepared import PreparedDocument
     from lorebind_knowledge.ingest.report import IngestReport
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 
@@ -42,12 +43,25 @@ class Progress:
         counts = self.counts
         if hook == "ingest_listed":
             counts["documents"] = data["documents"]
-        elif hook == "ingest_chunked":
-            counts["documents_read"] += 1
-            counts["chunks"] += data["chunks"]
         elif hook == "ingest_embedded":
             counts["chunks_embedded"] += data["chunks"]
         self._kb.emit(hook, self._report.run_id, **data)
+
+    def chunked(self, document: PreparedDocument) -> None:
+        """Count a document that was compared, and send the event."""
+        chunks = document.chunks
+        self.counts["documents_read"] += 1
+        self.counts["chunks"] += len(chunks)
+        if self._kb.events.extensions:  # most documents are unchanged, and nobody is told
+            self.emit(
+                "ingest_chunked",
+                uri=document.uri,
+                action=document.action,
+                chunks=len(chunks),
+                textless_parts=dict(document.textless_parts),
+                kind=document.kind,
+                texts=lambda: {"texts": [chunk.text for chunk in chunks]},
+            )
 
     @asynccontextmanager
     async def reported(self) -> AsyncIterator[None]:

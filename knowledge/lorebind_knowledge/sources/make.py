@@ -142,6 +142,7 @@ class RedactingSource:
         self._names = not declaration.declares_uris
         self._limit = declaration.size_limit
         self._inner, self._environment = inner, environment
+        self._restores = hasattr(inner, "restore")
         self.notices: list[str] = []
         self._last: tuple[Any, bool] = (None, False)
         """The function that reads the last listed item, and whether it is async."""
@@ -176,7 +177,7 @@ class RedactingSource:
             item.unlisted,
             item.peek,
             item.version,
-            item.token if hasattr(self._inner, "restore") else b"",
+            item.token if self._restores else b"",
         )
 
     def _read(self, read: Callable[[str], Any], uri: str, version: str) -> Content | None:

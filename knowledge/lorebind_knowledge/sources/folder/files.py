@@ -223,28 +223,30 @@ class FileSource:
         has_sidecar = False
         folders: set[str] = set()
         for entry in self._unless_empty(listing):
-            token = os.fsencode(entry.name)
-            uri = _uri(token)
+            name = entry.name
+            # Most names are of ASCII, for which this is faster.
+            token = name.encode() if name.isascii() else os.fsencode(name)
+            uri = name if name.isascii() else _uri(token)
             skipped, setting = entry.skipped, _setting(entry.skipped)
             is_file = not (skipped or entry.unlisted)
-            if self.endings and is_file and not entry.name.lower().endswith(self.endings):
-                skipped, setting, is_file = ending_of(entry.name), "", False
+            if self.endings and is_file and not name.lower().endswith(self.endings):
+                skipped, setting, is_file = ending_of(name), "", False
             if self._sidecars and is_file:
-                folders.add(entry.name.rpartition("/")[0])
-                if self._sidecars.is_one(entry.name):
+                folders.add(name.rpartition("/")[0])
+                if self._sidecars.is_one(name):
                     skipped, setting, is_file = "sidecars", "", False
                 elif not has_sidecar:
-                    has_sidecar = self._sidecar_of(entry.name) is not None
-            media_type = self._media_type(entry.name)
-            peek = None if entry.named or media_type else partial(self._peek, entry.name)
+                    has_sidecar = self._sidecar_of(name) is not None
+            media_type = self._media_type(name)
+            peek = None if entry.named or media_type else partial(self._peek, name)
             yield SourceItem(
                 uri,
-                partial(self._read, entry.name, uri, media_type),
+                partial(self._read, name, uri, media_type),
                 skipped,
                 setting if setting in self.settings else "",
                 entry.unlisted,
                 peek,
-                self._listed_version(entry.name, media_type) if is_file else "",
+                self._listed_version(name, media_type) if is_file else "",
                 token,
             )
         # Patterns may contain values of templates, so notices show the patterns as written.
@@ -314,10 +316,10 @@ class FileSource:
         """Return the version of a file; empty for links and others that reading may refuse."""
         if self.verify != "stat":
             return ""
-        sidecar = self._sidecar_of(path)
-        paths = [path] if sidecar is None else [path, sidecar]
         try:
-            states = [os.lstat(f"{self._home}/{each}") for each in paths]
+            states = [os.lstat(f"{self._home}/{path}")]
+            if (sidecar := self._sidecar_of(path)) is not None:
+                states.append(os.lstat(f"{self._home}/{sidecar}"))
         except (OSError, ValueError):
             return ""
         size = states[0].st_size
@@ -389,10 +391,9 @@ def _version(states: Sequence[os.stat_result], media_type: str) -> str:
 
 
 def _state(status: os.stat_result) -> str:
-    return (
-        f"{status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}"
-        f"-{status.st_ino:x}-{status.st_dev:x}"
-    )
+    times = status.st_mtime_ns, status.st_ctime_ns
+    # Half as long as an f-string, for each file of an ingest.
+    return "%x-%x-%x-%x-%x" % (status.st_size, *times, status.st_ino, status.st_dev)  # noqa: UP031
 
 
 def _setting(skipped: str) -> str:

@@ -403,7 +403,7 @@ def matcher(
     # Its own matcher takes several times as long, because it can also look at the file system.
     expressions, _ = glob.translate(expanded, flags=flags, limit=0)
     match = re.compile("|".join(f"(?:{expression})" for expression in expressions)).fullmatch
-    return lambda name: match(_lower_ending(name)) is not None
+    return lambda name: match(name if name.islower() else _lower_ending(name)) is not None
 
 
 def _lower_ending(text: str) -> str:
