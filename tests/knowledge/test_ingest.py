@@ -14,6 +14,8 @@ from lorebind_config.errors import (
     UsageError,
 )
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
+from lorebind_knowledge.ingest import progress
+from lorebind_knowledge.sources.folder import files
 
 from .bench import (
     Bench,
@@ -61,6 +63,9 @@ async def test_transactions_of_a_run_without_changes(
     bench: Bench, documents: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many documents are unchanged, a run lists and reads their rows, and writes none."""
+    # However slow the machine is: progress is written besides, and new files get versions later.
+    monkeypatch.setattr(progress, "SECONDS", 60.0)
+    monkeypatch.setattr(files, "_YOUNG_NS", 0)
     fill(bench, documents)
     await bench.ingest()
     database = bench.catalog._database

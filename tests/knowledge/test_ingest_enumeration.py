@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from lorebind_config.errors import SourceError, StoreError
 from lorebind_knowledge.catalog.ledger import DocumentEntry
+from lorebind_knowledge.ingest import spilled
 from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.folder.files import FileSource
@@ -33,9 +36,19 @@ class Listing:
 URIS = st.text("ab/é\ud800\U0001f600\0", min_size=1, max_size=3)
 
 
+@pytest.mark.parametrize("is_long", [False, True])
 @given(st.lists(URIS), st.lists(URIS), st.dictionaries(URIS, st.sampled_from(["x", "y", "z"])))
-def test_listed_beside_the_ledger(x: list[str], y: list[str], ledger: Mapping[str, str]) -> None:
+def test_listed_beside_the_ledger(
+    is_long: bool, x: list[str], y: list[str], ledger: Mapping[str, str]
+) -> None:
     """Documents are sorted; the first source has them; those that are not listed have vanished."""
+    with (
+        patch.multiple(spilled, _ROWS_OF_A_RUN=3, _ROWS_OF_A_PIECE=2) if is_long else nullcontext()
+    ):
+        check_listed_beside_the_ledger(x, y, ledger)
+
+
+def check_listed_beside_the_ledger(x: list[str], y: list[str], ledger: Mapping[str, str]) -> None:
     entries = {uri: DocumentEntry(uri, ledger[uri], chunk_count=3) for uri in sorted(ledger)}
     enumeration = enumerate_sources([Listing("x", x), Listing("y", y)])
     expected = dict.fromkeys(y, "y") | dict.fromkeys(x, "x")
@@ -86,6 +99,6 @@ def test_no_space_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is an error that names the setting of the folder for temporary files."""
     full = Path("/dev/full").open("wb+", buffering=0)  # noqa: SIM115
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: full)
-    listed = Listing("x", ["a.md"])
+    listed = Listing("x", [f"{number:05}.md" for number in range(1000)])
     with pytest.raises(StoreError, match="set TMPDIR to a folder with more space"):
         enumerate_sources([listed])

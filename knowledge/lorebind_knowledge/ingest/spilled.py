@@ -20,7 +20,11 @@ Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
 
 _ROWS_OF_A_RUN = 20_000
+"""Number of rows that are sorted in memory."""
+
 _ROWS_OF_A_PIECE = 1000
+"""Number of rows that are read together. Fewer are kept in memory."""
+
 _text = itemgetter(0)
 
 
@@ -31,15 +35,17 @@ class Run(NamedTuple):
     last: str
     size: int
     spool: Spool
-    pieces: Sequence[Piece]
+    pieces: Sequence[Piece | bytes]
+    """Places in the file; the rows themselves if they are few."""
 
     def rows(self) -> Iterator[Row]:
         for piece in self.pieces:
-            yield from marshal.loads(_on_disk(self.spool.get, piece))
+            data = piece if isinstance(piece, bytes) else _on_disk(self.spool.get, piece)
+            yield from marshal.loads(data)
 
 
 def spilled(rows: Iterable[Row], spool: Spool) -> Iterator[Run]:
-    """Write rows to a temporary file and yield their runs.
+    """Write rows to a temporary file, unless they are few, and yield their runs.
 
     Raises:
         StoreError: the file cannot be written.
@@ -49,8 +55,9 @@ def spilled(rows: Iterable[Row], spool: Spool) -> Iterator[Run]:
         some.sort(key=_text)
         some = list({row[0]: row for row in some}.values())
         starts = range(0, len(some), _ROWS_OF_A_PIECE)
-        parts = (marshal.dumps(some[start : start + _ROWS_OF_A_PIECE]) for start in starts)
-        pieces = [_on_disk(spool.put, part) for part in parts]
+        parts = [marshal.dumps(some[start : start + _ROWS_OF_A_PIECE]) for start in starts]
+        is_short = len(some) < _ROWS_OF_A_PIECE
+        pieces = parts if is_short else [_on_disk(spool.put, part) for part in parts]
         yield Run(some[0][0], some[-1][0], len(some), spool, pieces)
 
 
