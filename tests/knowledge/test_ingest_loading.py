@@ -112,7 +112,7 @@ async def test_a_plan_reads_for_the_ingest_after_it(bench: Bench) -> None:
     for key, document in documents.items():
         chunk = document.chunks[0]
         text = chunk.text.replace("Read", "Kept")
-        documents[key] = replace(document, chunks=[chunk._replace(text=text)])
+        documents[key] = document._replace(chunks=[chunk._replace(text=text)])
     bench.write_bytes("b.pdf", pdf_bytes(["Changed since."]))
     await bench.ingest(plan=plan)
     assert await bench.texts() == ["Changed since.", "Kept by the plan."]
