@@ -63,7 +63,7 @@ class Enumeration:
         self._only: Collection[str] | None = None
         self._spool = Spool()
         self._runs: list[Run] = []
-        """Of each document its uri, and the rest of `Listed` without the entry."""
+        """Rows of documents: the uri, and the other fields of `Listed` without source and entry."""
         self._vanished: list[Run] = []
 
     def add(self, source: Source, items: Iterable[SourceItem]) -> int:
