@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.density import DENSE, examples
+from tests.density import DENSE
 
 from .edited_files import FORMATS, WORDS, Document
 from .edited_project import KBS, KEPT, EditedProject
@@ -387,8 +387,8 @@ class Edits(RuleBasedStateMachine):
 
 
 Edits.TestCase.settings = settings(
-    max_examples=examples(15),
-    stateful_step_count=14,
+    max_examples=15 if DENSE else 3,
+    stateful_step_count=14 if DENSE else 10,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,15 @@ WEIGHT = 0.7
 ROWS = np.array(UNIT.embed_documents([doc.page_content for doc in DOCUMENTS]))
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path, dsn: str) -> Iterator[VectorStore]:
+@pytest.fixture(scope="module", params=STORES)
+def store(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    new_dsn: Callable[[], str],
+) -> Iterator[VectorStore]:
     make, words = STORES[request.param]
     with ExitStack() as stack:
-        store = make(words, tmp_path, dsn, stack)
+        store = make(words, tmp_path_factory.mktemp("store"), new_dsn(), stack)
         store.add_documents(DOCUMENTS, ids=[str(doc.id) for doc in DOCUMENTS])
         yield store
 

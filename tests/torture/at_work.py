@@ -8,6 +8,7 @@ at_work.py LEASE_SECONDS BUSY_SECONDS
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tests.app import small_life
 from tests.app.forked_python import CONSTANTS
 
 SECONDS = 100.0
@@ -148,6 +150,8 @@ def _serve() -> None:
 
     leases.SECONDS, database.BUSY_SECONDS, connections.IDLE_SECONDS = lease, busy, busy
     _import_all()
+    small_life.live("hashing")
+    gc.freeze()  # each process would scan, and so copy, all that was imported
     for line in sys.stdin:
         request = json.loads(line)
         if "start" in request:

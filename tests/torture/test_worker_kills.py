@@ -114,14 +114,23 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Expected:
     return make_expected(tmp_path_factory.mktemp("expected"))
 
 
-def crews(
-    kind: type[Crew], folder: Path, processes: Processes, expected: Expected, server: Server
-) -> Iterator[MakeCrew]:
-    (folder / "monday").mkdir()
-    monday = make_monday(folder / "monday", processes, server)
+def make_monday_of_workers(folder: Path, processes: Processes, server: Server) -> dict[str, Path]:
+    """Create the project with an index of Monday's documents, whose ingests need workers."""
+    monday = make_monday(folder, processes, server, kinds=("pgvector",))
     declarations = monday["pgvector"] / "lorebind.yaml"
     engine = f"ingestion: {{ engine: distributed, lease_seconds: {LEASE} }}\n"
     declarations.write_text(declarations.read_text() + engine)
+    return monday
+
+
+def crews(
+    kind: type[Crew],
+    folder: Path,
+    monday: dict[str, Path],
+    processes: Processes,
+    expected: Expected,
+    server: Server,
+) -> Iterator[MakeCrew]:
     for make in making_scenes(folder, monday, processes, expected, server, kind):
 
         def make_crew(make: Callable[[str], Crew] = make) -> Crew:
@@ -135,11 +144,22 @@ def crews(
         yield make_crew
 
 
+@pytest.fixture(scope="module")
+def monday(
+    tmp_path_factory: pytest.TempPathFactory, processes: Processes, postgres: Server
+) -> dict[str, Path]:
+    return make_monday_of_workers(tmp_path_factory.mktemp("monday"), processes, postgres)
+
+
 @pytest.fixture
 def make_crew(
-    tmp_path: Path, processes: Processes, expected: Expected, postgres: Server
+    tmp_path: Path,
+    monday: dict[str, Path],
+    processes: Processes,
+    expected: Expected,
+    postgres: Server,
 ) -> Iterator[MakeCrew]:
-    yield from crews(Crew, tmp_path, processes, expected, postgres)
+    yield from crews(Crew, tmp_path, monday, processes, expected, postgres)
 
 
 @pytest.fixture
@@ -148,7 +168,9 @@ def make_outage(
 ) -> Iterator[MakeCrew]:
     with own_postgres.connect("template1") as db:
         db.execute("create extension vector")
-    yield from crews(Outage, tmp_path, processes, expected, own_postgres)
+    (tmp_path / "monday").mkdir()
+    monday = make_monday_of_workers(tmp_path / "monday", processes, own_postgres)
+    yield from crews(Outage, tmp_path, monday, processes, expected, own_postgres)
 
 
 def test_a_worker_that_is_killed(trials: Trials, make_crew: MakeCrew) -> None:

@@ -6,7 +6,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -36,6 +36,7 @@ from .handbook import (
 S = TypeVar("S", bound="Scene")
 
 INGEST = ("knowledge", "ingest", "docs")
+VECTOR_DBS = {"pgvector": PGVECTOR, "sqlite": SQLITE}
 CALLS = DOCUMENTS * PASSAGES // BATCH
 SOON = 60.0
 OVERTAKEN = "another process took over"
@@ -167,14 +168,19 @@ class Scene:
         shutil.rmtree(self.root)
 
 
-def make_monday(folder: Path, processes: Processes, server: Server) -> dict[str, Path]:
+def make_monday(
+    folder: Path,
+    processes: Processes,
+    server: Server,
+    kinds: Collection[str] = ("pgvector", "sqlite"),
+) -> dict[str, Path]:
     """Create projects with Friday's documents and an index of Monday's, by kind of database."""
     with server.connect() as db:
         db.execute("drop database if exists monday with (force)")
         db.execute("create database monday")
     roots = {}
-    for kind, vector_db in (("pgvector", PGVECTOR), ("sqlite", SQLITE)):
-        root = roots[kind] = write_project(folder / kind, vector_db)
+    for kind in kinds:
+        root = roots[kind] = write_project(folder / kind, VECTOR_DBS[kind])
         variables = pace(root / "log") | {"PG_DSN": server.dsn(database="monday")}
         code, printed = processes.lorebind(root, *INGEST, **variables).result()
         assert code == 0, printed
