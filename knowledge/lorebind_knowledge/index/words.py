@@ -151,7 +151,8 @@ class _Passages(Passages):
 
         The passages of a document usually follow each other, so there are far fewer of these.
         """
-        starts = np.flatnonzero(np.diff(self.owners, prepend=-1))
+        changes = np.flatnonzero(self.owners[1:] != self.owners[:-1]) + 1
+        starts = np.concatenate([[0], changes])
         return np.append(starts, len(self.owners)), self.owners[starts]
 
     def passages_of(self, documents: NDArray[np.int32]) -> _PassagesOf:
