@@ -223,11 +223,9 @@ def copied(dsn: str, binaries: list[bytes], batch: int, clock: Clock, *, indexes
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute(f"create table bare (like knowledge_chunks_vectors {what})")
         for start in range(0, len(binaries), batch):
-            with clock:
-                copy = "copy bare (space, number, embedding, fields) from stdin (format binary)"
-                with db.cursor().copy(copy) as to:
-                    head = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-                    to.write(b"".join([head, *binaries[start : start + batch], b"\xff\xff"]))
+            with clock, db.cursor().copy("copy bare from stdin (format binary)") as to:
+                head = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+                to.write(b"".join([head, *binaries[start : start + batch], b"\xff\xff"]))
         db.execute("drop table bare")
 
 

@@ -13,16 +13,13 @@ from typing import Any
 
 from lorebind_config.errors import UsageError
 
-FORMS = ("0000-00-00", "0000-00-00T00:00:00Z")
-"""Stored dates, with 0 for any digit. Comparisons take each such text for a date, also February
-30."""
 AGE = r"^([1-9][0-9]{0,5}) ?(h|d|w|y)$"
 """The pattern of ages."""
 AGE_FORM = "write a number and h, d, w or y, as in '90d'"
 
 _SECONDS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
 _LENGTH_OF_DAY = len("2026-11-23")
-_STORED = re.compile("|".join(FORMS).replace("0", "[0-9]"))
+_STORED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)?")
 _WRITTEN = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(?:[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]{1,9})?)?"
@@ -75,7 +72,7 @@ def is_day(text: str) -> bool:
 
 
 def is_date(value: Any) -> bool:
-    """Return whether a value has the form in which metadata stores dates."""
+    """Return whether a value has the form in which metadata stores dates, also February 30."""
     return isinstance(value, str) and bool(_STORED.fullmatch(value))
 
 

@@ -130,7 +130,7 @@ def test_a_table_of_somebody_else(store: PgvectorStore, db: psycopg.Connection) 
     """A foreign table is not changed; the error names it and the missing columns."""
     db.execute("create table knowledge_chunks_vectors (number bigint, space text)")
     for call in (lambda: store.add(SPACE, [stored(1)]), lambda: hits(store)):
-        with pytest.raises(StoreError, match=r"not one of Lorebind's.*embedding, fields; name"):
+        with pytest.raises(StoreError, match=r"not one of Lorebind's.*dates, embedding, fields;"):
             call()
 
 

@@ -1,7 +1,9 @@
-"""Metadata filters in SQL, on the column `fields`, with the same meaning as in `filters`.
+"""Metadata filters in SQL, with the same meaning as in `filters`.
 
-`fields` holds the metadata as jsonb, in a form that PostgreSQL compares as Python does. A condition
-is never null, so that `not` gives the opposite.
+The column `fields` holds the metadata as jsonb, in a form that PostgreSQL compares as Python does.
+`dates` holds those of its values that are dates, because it would take PostgreSQL longer to
+recognize a date than to compare a vector. A condition on values of another type is null instead of
+false, so `is not true` negates it.
 """
 
 from __future__ import annotations
@@ -11,14 +13,17 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lorebind_config.dates import FORMS, is_date
+from lorebind_config.dates import is_date
 from lorebind_config.filters import operators_of, resolved
 from lorebind_knowledge.database.postgres_address import escaped
+from lorebind_knowledge.stores.base import batches
 
 _ORDERINGS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Matches the JSON of all values that `_comparable` changes, and of few others.
 _TO_BE_CHANGED = re.compile(r"[eE]\+|\\u000[01]")
+_MOST_TESTS = 100
+"""Maximum number of tests in a path, which PostgreSQL evaluates recursively."""
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
@@ -32,6 +37,11 @@ def as_fields(metadata: Mapping[str, Any]) -> str:
     if not _TO_BE_CHANGED.search(text):
         return text
     return _JSON.encode(_comparable(json.loads(text)))
+
+
+def as_dates(metadata: Mapping[str, Any]) -> str:
+    """Return the value of the column `dates` for metadata, as JSON."""
+    return _JSON.encode({escaped(key): value for key, value in metadata.items() if is_date(value)})
 
 
 def sql_filter(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -54,7 +64,7 @@ def _entry(name: str, condition: Any, values: dict[str, Any]) -> str:
         joint = f" {name[1:]} "
         return f"({joint.join(_all(part, values) for part in condition)})"
     if name == "$not":
-        return f"not {_all(condition, values)}"
+        return f"({_all(condition, values)}) is not true"
     tests = [_operator(name, key, operand, values) for key, operand in operators_of(condition)]
     return f"({' and '.join(tests)})"
 
@@ -64,11 +74,11 @@ def _operator(name: str, key: str, operand: Any, values: dict[str, Any]) -> str:
         case "$eq":
             return _equals_any(name, [operand], values)
         case "$ne":
-            return f"not {_equals_any(name, [operand], values)}"
+            return f"({_equals_any(name, [operand], values)}) is not true"
         case "$in":
             return _equals_any(name, operand, values)
         case "$nin":
-            return f"not {_equals_any(name, operand, values)}"
+            return f"({_equals_any(name, operand, values)}) is not true"
         case "$exists":
             there = f"fields ? {_value(name, values)}::text" if _is_text(name) else "false"
             return f"(({there}) = {operand})"
@@ -77,35 +87,31 @@ def _operator(name: str, key: str, operand: Any, values: dict[str, Any]) -> str:
 
 
 def _equals_any(name: str, operands: Iterable[Any], values: dict[str, Any]) -> str:
-    # As `{"name": 1}` and as an item of a list, because containment uses the index.
+    # A path that is not strict compares each item of a list, too. This uses the index.
     tests = [
-        f"fields @> {_value(json.dumps({escaped(name): form}), values)}::jsonb"
-        for operand in operands
-        if _is_text(name, operand)
-        for form in (_comparable(operand), [_comparable(operand)])
+        f"$.{_json(name)} == {_json(operand)}" for operand in operands if _is_text(name, operand)
     ]
-    return f"({' or '.join(tests)})" if tests else "false"
+    paths = [_value(" || ".join(part), values) for part in batches(tests, _MOST_TESTS)]
+    some = [f"fields @@ {path}::jsonpath" for path in paths]
+    return f"({' or '.join(some)})" if some else "false"
 
 
 def _compares(name: str, sign: str, operand: Any, values: dict[str, Any]) -> str:
     if not _is_text(name):
         return "false"
-    key = f"{_value(name, values)}::text"
-    if isinstance(operand, str):
-        kind, stored = "string", f'(fields ->> {key}) collate "C"'
-        if surrogate := _SURROGATE.search(operand):
-            # A surrogate sorts between the two characters around it that PostgreSQL can store.
-            operand, sign = operand[: surrogate.start()] + "\ue000", ">=" if ">" in sign else "<"
-        limit = f"{_value(operand, values)}::text"
-    else:
-        kind, stored = "number", f"(fields ->> {key})::numeric"
-        limit = f"{_value(str(_comparable(operand)), values)}::numeric"
-    test = f"{stored} {sign} {limit}"
     if is_date(operand):
-        # A regular expression would take PostgreSQL longer than comparing a vector.
-        digits = f"translate({stored}, '123456789', '000000000')"
-        test = f"({test} and {digits} in {FORMS})"
-    return f"case jsonb_typeof(fields -> {key}) when '{kind}' then {test} else false end"
+        stored = f"(dates ->> {_value(name, values)}::text)"
+        return f'{stored} collate "C" {sign} {_value(operand, values)}::text'
+    if isinstance(operand, str) and (surrogate := _SURROGATE.search(operand)):
+        # A surrogate sorts between the two characters around it that PostgreSQL can store.
+        operand, sign = operand[: surrogate.start()] + "\ue000", ">=" if ">" in sign else "<"
+    path = _value(f"strict $.{_json(name)} {sign} {_json(operand)}", values)
+    # Not `@@`, for which PostgreSQL expects the index to find ranges, too.
+    return f"jsonb_path_match(fields, {path}::jsonpath, '{{}}', true)"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_comparable(value))
 
 
 def _value(value: str, values: dict[str, Any]) -> str:

@@ -97,7 +97,7 @@ class PgvectorStore(VectorStore):
         if not self._is_there():
             with self._db.writing() as db:
                 self._table.make(db, self._name, allowed=self._settings.ensure_schema)
-        target = f"{self._table.quoted} (space, number, embedding, fields)"
+        target = f"{self._table.quoted} (space, number, embedding, fields, dates)"
         # Sorted, because writers that add the same numbers in different orders could deadlock.
         ordered = sorted(vectors, key=lambda stored: stored.number)
         with self._using(self._db.writing()) as db:

@@ -10,7 +10,7 @@ from lorebind_config.errors import StoreError
 from lorebind_config.namespace import digest
 from lorebind_knowledge.database.postgres_rows import bigint
 from lorebind_knowledge.stores.matrix import check_dimension
-from lorebind_knowledge.stores.pgvector.filters import as_fields
+from lorebind_knowledge.stores.pgvector.filters import as_dates, as_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,7 @@ _COLUMNS = {
     "embedding": "vector not null",
     # The metadata, see `filters`.
     "fields": "jsonb not null",
+    "dates": "jsonb not null",
 }
 _JSONB_VERSION = b"\x01"
 _CLEARED_AT_ONCE = 10_000
@@ -208,7 +209,7 @@ def _make_extension(db: psycopg.Connection, store: str) -> None:
 
 
 def rows_of(space: Partition, vectors: Sequence[StoredVector]) -> list[tuple[bytes, ...]]:
-    """Return rows of the columns `space`, `number`, `embedding` and `fields`.
+    """Return rows of the columns `space`, `number`, `embedding`, `fields` and `dates`.
 
     Raises:
         StoreError: a vector has another dimension, or metadata that JSON cannot represent.
@@ -218,12 +219,13 @@ def rows_of(space: Partition, vectors: Sequence[StoredVector]) -> list[tuple[byt
     rows: list[tuple[bytes, ...]] = []
     for vector, stored in zip(packed, vectors, strict=True):
         try:
-            fields = as_fields(stored.metadata).encode()
+            texts = as_fields(stored.metadata), as_dates(stored.metadata)
+            metadata = [_JSONB_VERSION + text.encode() for text in texts]
         except (TypeError, ValueError) as error:
             raise StoreError(
                 f"{space}: the metadata of vector {stored.number} is not JSON: {error}"
             ) from error
-        rows.append((index_uid, bigint(stored.number), vector.tobytes(), _JSONB_VERSION + fields))
+        rows.append((index_uid, bigint(stored.number), vector.tobytes(), *metadata))
     return rows
 
 
