@@ -23,15 +23,14 @@ def without_nan_guards(model: bytes) -> bytes:
     }
     if len(plain) != len(guarded):
         return model  # some guard has another shape: keep the graph as exported
-    remaining = []
-    for node in nodes:
+    for at in reversed(range(len(nodes))):
+        node = nodes[at]
         if node.output[0] in plain or node.output[0] in guarded:
+            del nodes[at]
             continue
         for position, name in enumerate(node.input):
-            node.input[position] = plain.get(name, name)
-        remaining.append(type(node).FromString(node.SerializeToString()))
-    del nodes[:]
-    nodes.extend(remaining)
+            if name in plain:
+                node.input[position] = plain[name]
     result: bytes = graph_model.SerializeToString()
     return result
 
