@@ -124,14 +124,16 @@ def _no_fork() -> Iterator[None]:
     thread = threading.get_ident()
     with _changed:
         # A thread that already has a connection may continue, because the fork waits for it.
-        _changed.wait_for(lambda: not _fork_begins or thread in _users)
+        if _fork_begins:
+            _changed.wait_for(lambda: not _fork_begins or thread in _users)
         _users.append(thread)
     try:
         yield
     finally:
         with _changed:
             _users.remove(thread)
-            _changed.notify_all()
+            if _fork_begins:
+                _changed.notify_all()
 
 
 def _before_fork() -> None:

@@ -33,6 +33,8 @@ _CHECKED: tuple[tuple[str, type, int | None], ...] = (
     *((name, int, 0) for name in ("start", "end", "line_start", "line_end")),
 )
 """Metadata of a passage with their types, and the values of those that are missing."""
+_KEYS = tuple(key for key, _, _ in _CHECKED)
+_USUAL = [kind for _, kind, _ in _CHECKED]
 _DECIMALS = 9
 """Decimals of a score: more than the 6 of relative ones, so that different scores differ."""
 
@@ -276,6 +278,8 @@ def _figures(figures: dict[str, float]) -> dict[str, float]:
 
 def _check_metadata(candidate: Candidate, metadata: Mapping[str, Any], owner: Namespace) -> None:
     """Raise `StoreError` if the source or the span of a passage has a wrong type."""
+    if list(map(type, map(metadata.get, _KEYS))) == _USUAL:  # as that of all chunks of documents
+        return
     for key, kind, default in _CHECKED:
         if not isinstance(metadata.get(key, default), kind):
             rebuild = owner.command("reindex")
