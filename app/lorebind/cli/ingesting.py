@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -24,6 +23,7 @@ from lorebind.plain_data import as_data
 from lorebind_config.errors import IngestRunningError, LorebindError, UsageError
 from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.ingest.progress import SECONDS
+from lorebind_knowledge.plumbing.lanes import repeated
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyKnowledgeBase, AnyProject
@@ -166,22 +166,15 @@ def ingest_with_bars(
 @contextmanager
 def _watching(kb: AnyKnowledgeBase, bars: Extension) -> Iterator[None]:
     """Show within the block how far the ingest of a knowledge base is, in any process."""
-    ended = threading.Event()
 
     def watch() -> None:
-        while not ended.wait(SECONDS):
-            with suppress(LorebindError):  # the ingest that waits reports it
-                for run in kb.runs(limit=1):
-                    if run.status == "running" and run.progress is not None:
-                        bars.ingest_progressed(Event(kb.id, run.run_id, run.progress))
+        with suppress(LorebindError):  # the ingest that waits reports it
+            for run in kb.runs(limit=1):
+                if run.status == "running" and run.progress is not None:
+                    bars.ingest_progressed(Event(kb.id, run.run_id, run.progress))
 
-    thread = threading.Thread(target=watch, name="lorebind-progress", daemon=True)
-    thread.start()
-    try:
+    with repeated(SECONDS, watch, "lorebind-progress"):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _changed_nothing(report: IngestReport) -> bool:

@@ -8,7 +8,6 @@ number is what Kleppmann calls a fencing token.
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lorebind_config.errors import LeaseLostError, StoreError
 from lorebind_config.namespace import digest
 from lorebind_knowledge.database import postgres_connections
+from lorebind_knowledge.plumbing.lanes import repeated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,21 +129,16 @@ def check(sql: Sql, lease: Lease) -> None:
 @contextmanager
 def renewed(database: Database, lease: Lease) -> Iterator[None]:
     """Renew a lease regularly inside the block, and release it at the end."""
-    ended = threading.Event()
 
     def renew() -> None:
-        while not ended.wait(lease.seconds / _RENEWALS):
-            # The writer runs into the same outage and can report it.
-            with suppress(StoreError):
-                _set_end(database, lease, lease.seconds)
+        # The writer runs into the same outage and can report it.
+        with suppress(StoreError):
+            _set_end(database, lease, lease.seconds)
 
-    thread = threading.Thread(target=renew, name="lorebind-lease", daemon=True)
-    thread.start()
     try:
-        yield
+        with repeated(lease.seconds / _RENEWALS, renew, "lorebind-lease"):
+            yield
     finally:
-        ended.set()
-        thread.join()
         with suppress(StoreError):
             _set_end(database, lease, -1)
 

@@ -121,10 +121,8 @@ class LocalEmbedder(Embedder):
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        digest = _WEIGHTS_SHA256
-        if self._model_path is not None:
-            digest = hashlib.sha256(read_model(self._model_path)).hexdigest()
-        return Fingerprint("local", MODEL, f"weights {digest[:16]}", DIMENSION)
+        weights = weights_of(self._model_path, _WEIGHTS_SHA256)
+        return Fingerprint("local", MODEL, weights, DIMENSION)
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         import numpy as np
@@ -179,6 +177,13 @@ def read_model(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise EmbedderError(f"cannot read the model {path}: {error.strerror}") from error
+
+
+def weights_of(model_path: Path | None, built_in: str) -> str:
+    """Name the weights of a model that the user has named, or else those with a SHA-256."""
+    if model_path is None:
+        return f"weights {built_in[:16]}"
+    return f"weights {hashlib.sha256(read_model(model_path)).hexdigest()[:16]}"
 
 
 def _read_weights(model_path: Path | None) -> bytes:

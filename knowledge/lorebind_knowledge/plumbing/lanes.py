@@ -10,9 +10,9 @@ import contextvars
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakSet
@@ -190,3 +190,27 @@ def _forget_after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+@contextmanager
+def repeated(seconds: float, work: Callable[[], object], name: str) -> Iterator[None]:
+    """Call a function every so many seconds within the block, in a thread of its own.
+
+    Args:
+        seconds: the time between two calls, and before the first.
+        work: the function; its errors end the repetition.
+        name: the name of the thread.
+    """
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(seconds):
+            work()
+
+    thread = threading.Thread(target=repeat, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -21,6 +21,15 @@ EVENTS = {"Accept": "text/event-stream"}
 QUESTION = {"question": "When can I return goods?"}
 TALKING = Path(__file__).with_name("talking.py")
 
+DOWN = {
+    "id": "down",
+    "provider": "openai",
+    "model": "m",
+    "api_key": "{{ .env.KEY }}",
+    "config": {"base_url": "http://127.0.0.1:9/v1", "max_retries": 0},
+}
+"""A model whose server does not answer."""
+
 
 def declared(says: str = "", seconds: float = 0.0, **server: Any) -> dict[str, Any]:
     model = {"id": "default", "provider": "langchain", "class": "talking:Talking"}
@@ -203,16 +212,7 @@ def test_an_answer_has_a_time_limit(tmp_path: Path) -> None:
 
 
 def test_a_model_that_fails(tmp_path: Path) -> None:
-    whole = declared()
-    whole["models"] = [
-        {
-            "id": "down",
-            "provider": "openai",
-            "model": "m",
-            "api_key": "{{ .env.KEY }}",
-            "config": {"base_url": "http://127.0.0.1:9/v1", "max_retries": 0},
-        }
-    ]
+    whole = declared() | {"models": [DOWN]}
     with serving(write_project(tmp_path, whole), KEY="k") as server, server.client() as api:
         assert problem(api.post("/answers", json=QUESTION)) == (502, "model_failed")
         events = streamed(api, QUESTION)

@@ -17,7 +17,7 @@ from lorebind.server.state.tokens import Tokens
 from lorebind_knowledge.database.databases import EmbeddedDatabase
 
 from .conftest import Process, serving
-from .test_answers import declared, project
+from .test_answers import DOWN, declared, project
 
 pytestmark = pytest.mark.enable_socket  # loopback: OpenAI's client has no Unix sockets
 
@@ -224,16 +224,7 @@ def test_tokens_and_rates(tmp_path: Path) -> None:
 
 
 def test_a_model_that_fails(tmp_path: Path) -> None:
-    whole = declared()
-    whole["models"] = [
-        {
-            "id": "down",
-            "provider": "openai",
-            "model": "m",
-            "api_key": "{{ .env.KEY }}",
-            "config": {"base_url": "http://127.0.0.1:9/v1", "max_retries": 0},
-        }
-    ]
+    whole = declared() | {"models": [DOWN]}
     folder = project(tmp_path)
     (folder / "lorebind.yaml").write_text(json.dumps(whole))
     with serving(folder, "--port", "0", KEY="k") as server, client_of(server) as client:

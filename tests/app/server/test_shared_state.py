@@ -7,10 +7,13 @@ import re
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 
@@ -216,9 +219,10 @@ async def test_a_server_does_not_wait_for_a_later_index(
         assert len(await call(runs.page, namespace, None, None, 9)) == 3
 
 
-def test_events_come_from_any_server(tmp_path: Path, dsn: str) -> None:
-    """A server tells how far the run of another one is, once a second, and then its end."""
-    slow = Slow(tmp_path / "slow", POSTGRES)
+@contextmanager
+def two_servers(root: Path, dsn: str) -> Iterator[tuple[Slow, httpx.Client, httpx.Client]]:
+    """Serve a slow project twice, with a client of each server."""
+    slow = Slow(root / "slow", POSTGRES)
     slow.environ["PG_DSN"] = dsn
     with (
         serving(slow.folder, **slow.environ) as first,
@@ -226,6 +230,12 @@ def test_events_come_from_any_server(tmp_path: Path, dsn: str) -> None:
         first.client() as here,
         second.client() as there,
     ):
+        yield slow, here, there
+
+
+def test_events_come_from_any_server(tmp_path: Path, dsn: str) -> None:
+    """A server tells how far the run of another one is, once a second, and then its end."""
+    with two_servers(tmp_path, dsn) as (slow, here, there):
         run_id = here.post("/knowledge-bases/texts/ingest").json()["run_id"]
         where = f"/knowledge-bases/texts/runs/{run_id}"
         slow.let_through(2)
@@ -247,14 +257,7 @@ def test_events_come_from_any_server(tmp_path: Path, dsn: str) -> None:
 
 
 def test_a_run_is_cancelled_through_another(tmp_path: Path, dsn: str) -> None:
-    slow = Slow(tmp_path / "slow", POSTGRES)
-    slow.environ["PG_DSN"] = dsn
-    with (
-        serving(slow.folder, **slow.environ) as first,
-        serving(slow.folder, **slow.environ) as second,
-        first.client() as here,
-        second.client() as there,
-    ):
+    with two_servers(tmp_path, dsn) as (slow, here, there):
         run_id = here.post("/knowledge-bases/texts/ingest").json()["run_id"]
         slow.wait_for(1)
         where = f"/knowledge-bases/texts/runs/{run_id}"

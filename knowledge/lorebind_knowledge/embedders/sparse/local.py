@@ -19,7 +19,12 @@ from pydantic import Field
 from lorebind_config.declarations.embedders import SparseEmbedderBase
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders.base import Fingerprint
-from lorebind_knowledge.embedders.local import LocalEmbedderConfig, load_tokenizer, read_model
+from lorebind_knowledge.embedders.local import (
+    LocalEmbedderConfig,
+    load_tokenizer,
+    read_model,
+    weights_of,
+)
 from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
 from lorebind_knowledge.plumbing.lanes import usable_processors
 from lorebind_knowledge.plumbing.run_once import PerProcess, cpu_session
@@ -110,10 +115,8 @@ class LocalSparseEmbedder(SparseEmbedder):
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        digest = _WEIGHTS_SHA256
-        if self._model_path is not None:
-            digest = hashlib.sha256(read_model(self._model_path)).hexdigest()
-        revision = f"weights {digest[:16]}, min_weight {self._min_weight:g}"
+        weights = weights_of(self._model_path, _WEIGHTS_SHA256)
+        revision = f"{weights}, min_weight {self._min_weight:g}"
         return Fingerprint("local", MODEL, revision, TERMS, normalised=False)
 
     def embed_documents(self, texts: Sequence[str]) -> list[SparseVector]:
