@@ -150,6 +150,7 @@ class BackgroundRuns(ABC, Generic[E]):
                     raise
                 continue
             if is_new and not self.are_for_workers:
+                # Looked at again: other runs may have begun while this one was being stored.
                 if self._is_full:
                     await call(self.runs.forget, run)
                     raise self._full()
@@ -237,6 +238,7 @@ class BackgroundRuns(ABC, Generic[E]):
             under_way.cancel()
         if stopping:
             await asyncio.wait({under_way.task for under_way in stopping}, timeout=seconds)
+        # Their code hangs. They are released, so that others need not wait until they look stale.
         for under_way in self._under_way.values():
             with suppress(LorebindError):
                 await call(self.runs.interrupt, under_way.run)
@@ -304,6 +306,7 @@ class BackgroundRuns(ABC, Generic[E]):
             detail = f"{type(error).__name__}; the server's log has details"
             outcome = {"error": ProblemError("internal_error", detail).document()}
         finally:
+            # In an outage, the run stays without a sign of life, and is taken over after it.
             with suppress(LorebindError):
                 if status == "interrupted":
                     await call(self.runs.interrupt, run)

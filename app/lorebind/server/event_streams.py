@@ -299,6 +299,7 @@ class EventStream(Stream):
         content: AsyncGenerator[bytes, None],
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        # Without `X-Accel-Buffering`, nginx would hold events back until it has many.
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", "Vary": "Accept"}
         super().__init__(server, content, MEDIA_TYPE, headers, close)
 

@@ -68,6 +68,7 @@ class RunWorker:
         loop = asyncio.get_running_loop()
 
         def wake(_: str) -> None:
+            # Called in the thread of the notifications, and events belong to the loop.
             loop.call_soon_threadsafe(self._ingests.wake)
 
         await call(self._workers.record, self._name)

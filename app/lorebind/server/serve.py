@@ -133,6 +133,7 @@ class _Signals:
 
     def _handle(self, which: int, frame: FrameType | None) -> None:
         if self.came and which == signal.SIGINT:
+            # `sys.exit` would wait for the threads of code that hangs.
             os._exit(_INTERRUPTED)
         self.came = True
 

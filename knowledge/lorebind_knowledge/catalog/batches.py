@@ -131,6 +131,7 @@ class Batches:
             served: the embedders of the worker.
         """
         with self._hurried() as sql:
+            # One statement, so that only the first of several workers takes the batch.
             rows = sql.run(
                 "update catalog_batches set worker = :worker, attempts = attempts + 1,"
                 f" until = {sql.now} + :seconds where id = :batch and done = 0"
@@ -156,6 +157,7 @@ class Batches:
         with self._hurried() as sql:
             # Sorted, because two workers that claim the same keys could deadlock otherwise.
             rows = [{"key": key, "holder": batch, "until": 0.0} for key in sorted(keys)]
+            # A claim that has run out changes hands; one that its holder still renews does not.
             sql.insert(
                 "catalog_claims",
                 rows,
@@ -198,6 +200,7 @@ class Batches:
         with self._hurried() as sql:
             sql.run("delete from catalog_claims where holder = :batch", batch=batch)
             owned = "select 1 from catalog_batches where id = :batch and worker = :worker"
+            # Locked, so that no other worker takes the batch before it is marked as failed.
             if sql.run(f"{owned} and done = 0 for update", batch=batch, worker=worker):
                 _finish(sql, batch, error)
 
@@ -251,4 +254,5 @@ def _finish(sql: Sql, batch: str, error: Mapping[str, str] | None = None) -> Non
         batch=batch,
         error=json.dumps(error) if error else "",
     )
+    # PostgreSQL sends it with the commit, so whoever hears it finds the batch done.
     sql.run(f"select pg_notify('{CHANNEL}', :batch)", batch=batch)

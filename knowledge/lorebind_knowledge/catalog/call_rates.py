@@ -27,6 +27,8 @@ class CallRates:
         with self._database.writing() as sql:
             # Nothing is lost if a crash forgets turns, so no caller waits for the disk.
             sql.commit_without_waiting()
+            # A pause saves up no turns beyond the burst: the next one counts from now at the
+            # earliest.
             ((wait,),) = sql.run(
                 "insert into catalog_call_rates as r (key, due, held_until)"
                 f" values (:key, {sql.now} + :step, 0) on conflict (key) do update"
@@ -51,6 +53,7 @@ class CallRates:
     def hold_back(self, key: str, seconds: float) -> None:
         """Let no call of any process begin for some seconds."""
         with self._database.writing() as sql:
+            # A shorter wait never ends a longer one that another process was asked for.
             sql.run(
                 "insert into catalog_call_rates as r (key, due, held_until)"
                 f" values (:key, 0, {sql.now} + :seconds) on conflict (key) do update"

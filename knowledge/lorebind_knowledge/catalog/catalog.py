@@ -170,6 +170,7 @@ class Catalog:
                 if not wait:
                     raise
             # Polling, because a thread that waits for a lock cannot be cancelled.
+            # Of random length, so that processes that wait together do not look together.
             await asyncio.sleep(random.uniform(0, pause))
             pause = min(_PAUSE_GROWTH * pause, _LONGEST_PAUSE)
 
@@ -196,6 +197,7 @@ class Catalog:
             return
         refuse_frozen(path)
         make_data_folder(path)
+        # Not bound to a thread: one thread takes it, and another one releases it (`hold_lease`).
         lock = FileLock(path.with_name(f"{path.name}.{name}.lock"), timeout=0, thread_local=False)
         try:
             lock.acquire()

@@ -182,6 +182,7 @@ class EmbeddingCache:
         vectors: dict[str, V] = {}
         count = 0
         while missing := [key for key in by_key if key not in vectors]:
+            # Before the read, so that `_claim` notices what was stored since.
             seen = self._written
             vectors |= await call(self._read, codec, missing)
             ours, theirs = self._claim([key for key in missing if key not in vectors], seen)
@@ -215,6 +216,8 @@ class EmbeddingCache:
             left = {key: text for key, text in new.items() if key not in fresh}
             vectors = await codec.embed(embedder, list(left.values()))
             fresh |= dict(zip(left, vectors, strict=True))
+            # Before they are stored: a model that has changed behind its name must not fill the
+            # cache.
             codec.check(embedder, list(fresh.values()), cached.values())
             if left:
                 await call(self._write, {key: codec.encode(fresh[key]) for key in left})
@@ -223,6 +226,7 @@ class EmbeddingCache:
             with self._lock:
                 self._written += 1
                 (coming,) = {self._coming.pop(key) for key in new}
+            # After a failure too: those who wait then embed the texts themselves.
             coming.set_result(None)
 
     async def _made_elsewhere(

@@ -75,6 +75,8 @@ def take(
     name, seconds = lease_name(namespace), seconds or SECONDS
     values = {"name": name, "skew": _SKEW, "alone": alone}
     with database.writing() as sql:
+        # The update below changes existing rows only: the first writer needs a row that counts as
+        # free.
         sql.run(
             "insert into catalog_leases (name, number, expires, seconds, locked)"
             " values (:name, 0, 0, 0, true) on conflict do nothing",
@@ -139,12 +141,15 @@ def renewed(database: Database, lease: Lease) -> Iterator[None]:
         with repeated(lease.seconds / _RENEWALS, renew, "lorebind-lease"):
             yield
     finally:
+        # If that fails, others wait until the lease runs out; the outage has been reported.
         with suppress(StoreError):
             _set_end(database, lease, -1)
 
 
 def _set_end(database: Database, lease: Lease, seconds: float) -> None:
     with database.writing() as sql:
+        # With the number, so that a holder that was replaced neither extends nor ends the next
+        # lease.
         sql.run(
             f"update catalog_leases set expires = {sql.now} + :seconds"
             " where name = :name and number = :number",
@@ -163,4 +168,5 @@ def _clear_batches(sql: Sql, lease: str, number: int) -> None:
     """
     ours = "lease = :lease and number <= :number"
     sql.run(f"delete from catalog_batches where {ours}", lease=lease, number=number)
+    # Nobody else removes claims of workers that were killed, unless the same texts come again.
     sql.run(f"delete from catalog_claims where until < {sql.now}")

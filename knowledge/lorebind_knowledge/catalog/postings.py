@@ -115,6 +115,7 @@ def _postings(passages: Sequence[Passage], kind: int) -> TermPostings:
 def drop(sql: Sql, space: int, kinds: Sequence[int] = (WORDS, TERMS)) -> None:
     """Delete the segments of an index, of these kinds."""
     chosen = "from catalog_segments where space = :space and kind in (:*kinds)"
+    # First, because only the segments tell which postings belong to the index.
     sql.run(
         f"delete from catalog_postings where segment in (select segment {chosen})",
         space=space,
@@ -154,6 +155,8 @@ def due_for_merge(sizes: Sequence[Size]) -> list[int]:
     levels = [(largest, _FAN_IN, largest) for largest in _SIZES]
     for largest, least, enough in (*levels, (_LARGE, 2, _ENOUGH)):
         newest: list[Size] = []
+        # Without gaps from the newest on: the merged segment becomes the newest, and only the order
+        # of segments says which passages are gone.
         for size in sizes:
             if size.passages + size.gone > largest:
                 break
@@ -170,6 +173,7 @@ def due_for_merge(sizes: Sequence[Size]) -> list[int]:
 def due_for_cleaning(sizes: Sequence[Size]) -> list[list[Size]]:
     """Return all segments in groups to merge, oldest first, if many of the passages are gone."""
     gone = sum(size.gone for size in sizes)
+    # Cleaning writes all terms again, which a quarter of the passages pays for.
     if gone < _FEW_GONE or gone * 4 < sum(size.passages for size in sizes):
         return []
     groups: list[list[Size]] = []

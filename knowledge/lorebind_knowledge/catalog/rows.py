@@ -118,6 +118,7 @@ class Selection(NamedTuple):
 
     @property
     def values(self) -> dict[str, str | None]:
+        # Users search for plain text, so the wildcards of `like` stand for themselves.
         text = re.sub("[!%_]", r"!\g<0>", self.text.casefold())
         return {"state": self.state, "text": f"%{text}%", "format": self.format}
 

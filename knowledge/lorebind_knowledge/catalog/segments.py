@@ -278,6 +278,7 @@ def _segment(passages: Any, arrays: Sequence[Any], rows: list[str]) -> Segment:
     kinds = [np.dtype(kind) for kind in ("<i8", "<u4", "<i8", "<i8")]
     if type(passages) is not int or any(type(array) is not bytes for array in arrays):
         raise damaged("the segments of an index hold values that Lorebind never writes")
+    # Arrays that do not fit each other would be read as other passages, without an error.
     sizes = [len(array) / kind.itemsize for array, kind in zip(arrays, kinds, strict=True)]
     if sizes[:3] != [passages] * 3 or sizes[3] % 1:
         raise damaged("the segments of an index have arrays of wrong lengths")

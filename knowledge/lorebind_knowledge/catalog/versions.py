@@ -99,6 +99,7 @@ class Versions:
 
         numbers = [reused(entry) for entry in entries]
         count = numbers.count(None)
+        # Counted in a row that only grows: the number of a vector that is gone is never used again.
         ((following,),) = self._run(
             "update catalog_indexes set next_number = next_number + :count,"
             " entered = entered + :count where index_uid = :space returning next_number",
@@ -236,6 +237,8 @@ class Versions:
         if not versions:
             return Dead([], [])
         self._run("update catalog_indexes set swept = version where index_uid = :space")
+        # A chunk that did not change keeps its number in the next version, so a vector can be
+        # deleted only when no version needs it.
         numbers = self._run(
             f"select distinct number from catalog_chunks as c where version in ({dead})"
             " and not exists (select 1 from catalog_chunks as other join catalog_versions as v"
@@ -323,6 +326,8 @@ class Versions:
         """Mark chunks as dead that were staged before in the same version under the same id."""
         replacing = {(versions[entry.uri, entry.generation], entry.id) for entry in entries}
         replaced = [chunk.row for chunk in stored if (chunk.version, chunk.id) in replacing]
+        # Not deleted here: the store may have their vectors, and only dead versions are swept
+        # there.
         if replaced:
             (grave,) = self._insert_versions({("", 0): ""}, DEAD).values()
             self._run(

@@ -91,6 +91,7 @@ class EmbeddedDatabase:
     def _migrate(self, db: sqlite3.Connection) -> None:
         sql, tables = Sql(db), self._tables
         if not tables.is_current(sql, self._name) or not tables.is_finished(sql):
+            # Another process may do the same: the second one then finds the tables up to date.
             db.execute("BEGIN IMMEDIATE")
             tables.bring_up_to_date(sql)
             db.commit()
@@ -162,6 +163,7 @@ class PostgresDatabase:
         """
         # One lock per schema: another schema may hold the tables of another project.
         key = f"{self._number(name)} # hashtextextended(coalesce(%s, current_schema()), 0)"
+        # Held by a connection of its own, whose end frees it even if this process is killed.
         with self.session() as holder:
             tried = holder.execute(f"select pg_try_advisory_lock({key})", [self._schema])
             ((free,),) = tried.fetchall()
@@ -283,4 +285,5 @@ class PostgresDatabase:
 
     def _number(self, name: str) -> int:
         """Return the number of a lock, as PostgreSQL identifies advisory locks by numbers."""
+        # 60 bits, because such a number is a signed integer of 64.
         return int(digest(f"lorebind {self._tables.name}", name)[:15], 16)

@@ -88,6 +88,8 @@ class Connections:
     def writing(self) -> Iterator[psycopg.Connection]:
         """Open a transaction that is committed at the end of the block, or rolled back."""
         # A writer that is suspended in a transaction must not block others.
+        # Stricter levels would refuse rows that others have changed since, instead of waiting for
+        # them.
         begin = f"begin isolation level read committed; {self._idle}{self._wait}{self._enter}"
         with self._connected(begin) as connection:
             connection.execute(begin)

@@ -79,6 +79,7 @@ class _Receiver:
         """Receive for another one too; return whether that is possible: this one may have ended."""
         with self._changing:
             if not self._closed.is_set() and member not in self._members:
+                # A new list, because the thread may be going through the previous one.
                 self._members = [*self._members, member]
             return not self._closed.is_set() and self._thread.is_alive()
 
@@ -108,6 +109,7 @@ class _Receiver:
             for channel in needed - heard:
                 connection.execute(f'listen "{channel}"')
                 heard.add(channel)
+            # Only now: what was sent before `listen` never arrives.
             self.is_connected = True
             for notification in connection.notifies(timeout=_PAUSE_SECONDS):
                 for member in self._members:

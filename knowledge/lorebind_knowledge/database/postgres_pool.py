@@ -84,6 +84,7 @@ class Pool:
         try:
             yield connection
         except BaseException:
+            # First: a call that has joined may still use the connection in another thread.
             loan.end()
             self._undo(connection)
             raise
@@ -269,6 +270,7 @@ _of_the_parent: list[psycopg.Connection] = []
 
 
 def _after_fork_in_child() -> None:
+    # `before` took it, so that no other thread was changing a pool at the fork.
     _lock.release()
     for pool in list(_pools.values()):
         pool.abandon()

@@ -90,9 +90,11 @@ class Sql:
     @property
     def now(self) -> str:
         """The SQL expression for the database's current time, in seconds since 1970."""
+        # Not `now()`, the time at which the transaction began: it may have waited for a lock since.
         return "extract(epoch from clock_timestamp())" if self.is_postgres else repr(time.time())
 
 
+# Not after another colon: `x::type` is a cast in PostgreSQL.
 _VALUE = re.compile(r"(?<!:):(\w+)")
 _LIST = re.compile(r"in \(:\*(\w+)\)")
 

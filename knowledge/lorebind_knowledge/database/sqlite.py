@@ -120,6 +120,8 @@ class SqliteDatabase:
         try:
             if self.path is not None:
                 _use_wal(db)
+                # With this log, a power failure can undo the last commits, but never damages the
+                # file; only the checkpoints wait for the disk.
                 db.execute("PRAGMA synchronous = NORMAL")
                 db.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_PER_CHECKPOINT}")
             self._prepare(db)

@@ -59,11 +59,13 @@ class SqlitePool:
                 otherwise the fork and the holder of the lock could wait for each other.
             file: the identity of the file, if it was read just now.
         """
+        # In memory there is only one connection, so its users take turns.
         with _no_fork(), turn or (self._turn if self._path is None else nullcontext()):
             connection, epoch = self._take(file)
             try:
                 yield connection
             except BaseException:
+                # In memory, the connection is the database, so it stays.
                 if self._path is not None:
                     epoch = -1
                 raise
@@ -147,6 +149,7 @@ def _before_fork() -> None:
             lambda: all(user == thread for user in _users), timeout=_SECONDS_BEFORE_A_FORK
         )
         pools = list(_pools)
+    # A child must not use a connection of its parent: see https://sqlite.org/howtocorrupt.html.
     for pool in pools:
         pool.close_before_fork()
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
 
 _SQLITE = {
+    # `autoincrement`, so that the number of a deleted row is never used again.
     "[count]": "integer primary key autoincrement",
     "[name]": "varchar",
     "[bytes]": "blob",
@@ -122,6 +123,7 @@ class Tables:
         version = self.version_in(sql)
         if version != self.version:
             first = self.creation if version is None else self.steps(version)
+            # psycopg would take a percent sign for the beginning of a parameter.
             for statement in (*first, *ddl):
                 sql.run(statement.replace("%", "%%") if sql.is_postgres else statement)
             sql.run(f"delete from {self._version_table}")

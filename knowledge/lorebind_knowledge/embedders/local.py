@@ -129,6 +129,7 @@ class LocalEmbedder(Embedder):
 
         tokenizer, session = self._parts.get()
         encodings = tokenizer.encode_batch(list(texts))
+        # Texts of similar length together, because a run is padded to its longest.
         by_length = sorted(range(len(texts)), key=lambda row: len(encodings[row].ids))
         vectors = np.empty((len(texts), DIMENSION), dtype=np.float32)
         for first in range(0, len(by_length), ROWS_PER_RUN):

@@ -79,6 +79,7 @@ class RetryingEmbedder(EmbedderWrapper):
             random=random,
         )
         self.max_concurrent = max_concurrent
+        # Questions have slots of their own, so that they do not wait for an ingest.
         self._document_slots = FairSemaphore(max_concurrent)
         self._question_slots = FairSemaphore(max_concurrent)
         self.pace = Pace(requests_per_minute, sleep=sleep, clock=clock)
@@ -98,6 +99,7 @@ class RetryingEmbedder(EmbedderWrapper):
                 if len(part) == 1:
                     self.batch_size = size  # one text was too long; the batches had the right size
                     raise
+                # For later calls as well: the provider would refuse each batch of that size again.
                 self.batch_size = min(self.batch_size, (len(part) + 1) // 2)
             else:
                 done += len(part)
@@ -119,6 +121,8 @@ class RetryingEmbedder(EmbedderWrapper):
             except EmbedderError as error:
                 if (seconds := classify(error).wait) is not None:
                     longest = self._retries.limits.max_backoff_ms / 1000
+                    # Where it asks for more, the retries give up, so others need not wait for
+                    # longer.
                     await self.pace.hold_back(min(seconds, longest))
                 raise
 

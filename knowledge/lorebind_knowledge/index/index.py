@@ -45,8 +45,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# All pauses take .6 s together on average, and an index is swept every three seconds at most.
 _ATTEMPTS = 30
 _LONGEST_PAUSE = 0.05
+# Searches that are under way during a sweep have to begin again.
 _SECONDS_BETWEEN_SWEEPS = 3.0
 _DELETED_AT_ONCE = 1000
 _COMPARED_AT_ONCE = 500
@@ -182,6 +184,7 @@ class Index:
             if not self.store.returns_vectors:
                 copies = {number: entry.vector for number, entry in new.items()}
                 Chunks(sql, space.index_uid).keep_vectors(copies)
+        # The catalog first, so that it knows every number that the store may ever have.
         vectors = [
             StoredVector(number, entry.vector, entry.text, self.payload(entry.metadata))
             for number, entry in new.items()
@@ -240,6 +243,7 @@ class Index:
             dead = Versions(sql, index.index_uid).collect_dead()
         if not dead.versions:
             return
+        # The store first: if this process ends here, the next sweep still finds the dead versions.
         self._delete(index.space, dead.numbers)
         with self.changing(lease, index) as sql:
             Versions(sql, index.index_uid).forget(dead)
@@ -247,6 +251,7 @@ class Index:
     def drop(self, lease: Lease, index: IndexEntry) -> None:
         """Remove an index that is not in use, in the store and then in the catalog."""
         with self.changing(lease, index) as sql:
+            # Searches that are under way learn that vectors may be gone, and begin again.
             sql.run(
                 "update catalog_indexes set swept = version + 1 where index_uid = :space",
                 space=index.index_uid,
@@ -388,6 +393,7 @@ class Index:
         again.
         """
         finish(self.store.add(index.space, vectors))
+        # The store knows no leases, so the lease is checked after its write.
         try:
             with self.catalog.writing(lease):
                 pass

@@ -138,6 +138,7 @@ class Masks:
         column = self._columns.get(name)
         if column is None:
             column = _column(name, map(parsed.get, self._rows.tolist()))
+            # All at once, as in `_keep`.
             if len(self._columns) >= _KEPT:
                 self._columns = {}
             self._columns[name] = column

@@ -177,6 +177,7 @@ class View(Chunks):
                 is_exact = self._store.is_exact or candidates.is_exact
                 self._check_complete(len(hits.ids), only, is_exact=is_exact)
                 return best
+            # What the store has left out is no nearer than its last candidate, except for rounding.
             if len(best.ids) == k and max(last, 0) < best.scores[-1] - MARGIN:
                 return best
             if last <= 0 and not only.where and only.allowed_ids is None:
@@ -325,6 +326,7 @@ class View(Chunks):
             vectors = np.array([by_number[number] for number in numbers])
         else:
             self._vectors.update(zip(numbers, vectors, strict=True))
+        # Nothing is known of the others, which may be as near as can be.
         if not numbers:
             return NO_HITS, 1.0
         scores = cosines(vectors, direction)

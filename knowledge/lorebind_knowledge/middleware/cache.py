@@ -71,6 +71,8 @@ class QueryCache(Wrapper):
                     emit_completed(kb, retrieval.question, result, cached=True)
                 return result
             result = await inner(retrieval)
+            # The index may have changed during the search, and nobody knows which of both it has
+            # read.
             if await call(self._version, retrieval) == version:
                 self._put(key, version, result)
             return result
@@ -102,6 +104,7 @@ class QueryCache(Wrapper):
         return copy.deepcopy(answer.result)
 
     def _put(self, key: Key, version: Version, result: QueryResult) -> None:
+        # Copies, because callers may change the metadata of what they receive.
         answer = _Answer(version, self._clock() + self._ttl, copy.deepcopy(result))
         with self._lock:
             self._answers[key] = answer

@@ -51,6 +51,7 @@ class _LoopThread(threading.Thread):
 
     def stop(self) -> None:
         asyncio.run_coroutine_threadsafe(self._wind_up(), self.loop)
+        # A task that ignores its cancellation must not delay the exit for longer.
         self.join(timeout=5)
         if not self.is_alive():
             self.loop.close()
@@ -135,6 +136,7 @@ def run(coroutine: Coroutine[Any, Any, R]) -> R:
         return outcome.result()
     except KeyboardInterrupt:
         private.loop.call_soon_threadsafe(stop)
+        # Waits for the task's end, so that nothing goes on behind the back of the caller.
         outcome.exception()
         raise
 
@@ -165,6 +167,7 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     try:
         await _end_of(work)
     except asyncio.CancelledError:
+        # A thread cannot be interrupted, and callers may close next what it still uses.
         if not work.cancel():
             await _end_of(work)
         raise

@@ -75,6 +75,7 @@ def cpu_session(model: bytes | str, threads: int) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    # The nodes of a graph run one after the other, so more threads would have nothing to do.
     options.inter_op_num_threads = 1
     # The arena would keep the largest batch's memory forever, and it is not faster here.
     options.enable_cpu_mem_arena = False

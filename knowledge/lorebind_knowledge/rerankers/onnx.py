@@ -110,6 +110,7 @@ class OnnxReranker(Reranker):
         tokenizer, session = self._parts.get()
         pairs = [(encodable(question), encodable(text)) for text in texts]
         encodings = tokenizer.encode_batch(pairs)
+        # Pairs of similar length together, because a run is padded to its longest.
         by_length = sorted(range(len(pairs)), key=lambda row: len(encodings[row].ids))
         figures: list[float | None] = [None] * len(pairs)
         for first in range(0, len(by_length), self._batch_size):
@@ -169,6 +170,7 @@ class OnnxReranker(Reranker):
                 f"{self._tokenizer_path} is not a tokenizer.json: {error}"
             ) from error
         tokenizer.enable_truncation(self._max_length)
+        # The file may ask for padding to a fixed length; each run is padded to its longest pair.
         tokenizer.no_padding()
         return tokenizer
 

@@ -26,6 +26,7 @@ _CHAIN = 10
 _LONGEST_MESSAGE = 600
 """Maximum number of characters of a provider's message: some providers send a whole page."""
 
+# Those that clients of providers repeat too, and 425, *Too Early*.
 _AGAIN = {408, 409, 425, 429}
 _NOT_CONNECTED = re.compile(
     r"(Timeout|Connect(ion)?|Read|Write|Transport|Network|RemoteProtocol|Disconnected)"
@@ -99,6 +100,7 @@ def _by_status(status: int, headers: Any, words: str) -> Failure:
         return Failure("smaller", SHORTER_TEXTS)
     if status in (400, 422, 500) and _TEXT_TOO_LONG.search(words):
         return Failure("final", SHORTER_TEXTS)
+    # OpenAI answers 429 to accounts without credit too, where no wait helps.
     if status == 429 and _SPENT.search(words):
         return Failure("final", _ADVICE[402])
     if status >= 500:
@@ -138,6 +140,7 @@ def retry_after(headers: Any, now: float | None = None) -> float | None:
         return seconds
     if (date := http_date(value)) is None:
         return None
+    # By the clock of the server, since ours may be wrong.
     if now is None:
         now = http_date(_header(headers, "date") or "")
     return max(0.0, date - (time.time() if now is None else now))
@@ -147,6 +150,7 @@ def http_date(text: str) -> float | None:
     """Return an HTTP date as seconds since 1970, or None if it is not a valid date."""
     try:
         date = parsedate_to_datetime(text)
+        # Python leaves out the zone `-0000`, and HTTP dates are in UTC.
         return (date.replace(tzinfo=UTC) if date.tzinfo is None else date).timestamp()
     except (TypeError, ValueError, OverflowError):
         return None

@@ -152,6 +152,7 @@ class Pool:
         with self._lock:
             self._new.append(waiting)
             if self._thread is None or not self._thread.is_alive():  # as after a fork
+                # What it knew of workers is out of date by now.
                 self._slots.clear()
                 self._thread = threading.Thread(target=self._run, name="lorebind-pool", daemon=True)
                 self._thread.start()
@@ -169,6 +170,7 @@ class Pool:
             if self._new or self._submitted:
                 idle_since = now
             elif now - idle_since > _IDLE_SECONDS:
+                # Under the lock, so that `_put` gives nothing to a thread that is about to end.
                 with self._lock:
                     if not self._new:
                         self._thread = None
@@ -238,6 +240,7 @@ class Pool:
             for waiting in ours:
                 waiting.submitted = time.monotonic()
                 self._submitted[waiting.batch.id] = waiting
+            # Noted before: a worker may be done with a batch before this returns.
             finish(self.engine.submit(key, [batch.id for batch in batches]))
 
     def _take_off(self, some: Iterable[_Waiting]) -> None:
@@ -281,6 +284,7 @@ class Pool:
 
 
 def _resolve(waiting: _Waiting, outcome: bool | Exception) -> None:
+    # A caller that was cancelled wants no outcome, and setting one would raise an error.
     if not waiting.done.set_running_or_notify_cancel():
         return
     if isinstance(outcome, Exception):

@@ -145,7 +145,9 @@ class ProcrastinateEngine:
                     concurrency=slots,
                     wait=not once,
                     fetch_job_polling_interval=_POLL_SECONDS,
+                    # The rows of batches are the truth; a job that is done tells nothing more.
                     delete_jobs="always",
+                    # The command `worker` handles signals, for all queues and for ingests.
                     install_signal_handlers=False,
                     update_heartbeat_interval=self._heartbeat_seconds,
                     stalled_worker_timeout=_KEPT_HEARTBEATS * self._heartbeat_seconds,

@@ -129,6 +129,8 @@ class Work:
                 if not await self._store(batch, embedder, new, lost, done=not left):
                     return lost.is_set()
             elif not left:
+                # Other batches have stored all vectors, so no write of ours has marked this one as
+                # done.
                 await call(self._batches.finish, batch.id)
             if not left:
                 return True
@@ -165,6 +167,7 @@ class Work:
                 if not failure.limited:
                     raise
                 wait = failure.wait or _LIMITED_SECONDS
+                # For all batches of the embedder: the provider would refuse the others too.
                 self._limited[batch.embedder] = time.monotonic() + wait
 
     async def _paused(self, seconds: float, lost: asyncio.Event) -> bool:
@@ -183,6 +186,8 @@ class Work:
         async def renew() -> None:
             while not lost.is_set():
                 await asyncio.sleep(SECONDS / _RENEWALS)
+                # After an outage, at worst another worker embeds the same texts, and either vectors
+                # stay.
                 with suppress(StoreError):
                     if not await call(self._batches.renew, batch.id, self.name):
                         lost.set()

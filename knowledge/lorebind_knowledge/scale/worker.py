@@ -55,6 +55,7 @@ class Worker:
                 await asyncio.gather(*serving)
                 refusing.cancel()
         except BaseExceptionGroup as group:
+            # Callers handle errors of Lorebind, which a group would hide from them.
             raise group.exceptions[0] from group.exceptions[0].__cause__
 
     def stop(self) -> None:

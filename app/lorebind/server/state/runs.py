@@ -146,6 +146,7 @@ class RequestedRuns:
         """
         now = time.time()
         with self._database.writing() as sql:
+            # Requests that come to two servers at once must not both find that nothing runs.
             lock(sql, "server_runs")
             if key is not None and (before := self._of_key(sql, namespace, key, digest, now)):
                 return before, False
@@ -158,6 +159,7 @@ class RequestedRuns:
             row |= {"requested_at": now, "owner": owner, "beat": 0.0, "cancelled": 0}
             row |= {"declarations": "" if for_any_server else self.declarations}
             sql.insert("server_runs", [row | {"alone": int(alone)}])
+            # By the clock of the database, by which other servers measure it.
             _update(sql, run, f"beat = {sql.now}")
             if for_workers:
                 _wake(sql)
@@ -260,6 +262,7 @@ class RequestedRuns:
         """Ask the process that works on a run to cancel it. One that still waits has ended then."""
         with self._database.writing() as sql:
             _update(sql, run, "cancelled = 1", " and finished_at is null")
+            # Nobody works on it, so nobody else would end it.
             _update(sql, run, _END, f"{_OPEN} and owner = ''", **_end("cancelled", {}))
             _wake(sql)
 
@@ -383,6 +386,7 @@ class RequestedRuns:
         # A server of the same declarations vouches for those that wait for a worker.
         released = "owner = ''" if ours else "owner = '' and status <> 'waiting'"
         may = "(cancelled = 1 or declarations in ('', :declarations))"
+        # The clock may have been set back, so a beat far in the future counts as stale too.
         where = (
             f"project = :project and {self._kind} and finished_at is null"
             f" and {'' if ours else 'not '}{may}"

@@ -139,6 +139,7 @@ class LocalSparseEmbedder(SparseEmbedder):
         return [tokenizer.id_to_token(int(number)) or "" for number in ids]
 
     def _load(self) -> tuple[Any, Any]:
+        # One thread for a run, because `embed_documents` has several at the same time.
         return load_tokenizer(), cpu_session(_read_weights(self._model_path), 1)
 
 

@@ -385,6 +385,7 @@ class _Process:
         self._jobs.write(data)
         self._jobs.flush()
         about_size, text_size = LENGTHS.unpack(self._received(LENGTHS.size))
+        # A hostile document may have taken over the process, which then sends what it wants.
         if about_size > _MOST_STRUCTURE or text_size > 4 * MAX_CHARACTERS:
             self.end()
             raise _EndedError(too_long=True)

@@ -178,11 +178,13 @@ def _limit_memory(max_memory: int) -> None:
     if sys.platform == "linux":
         import resource
 
+        # Not RLIMIT_AS, which also counts what libraries map and never touch.
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         limit = max_memory * _MEBIBYTE
         if hard != resource.RLIM_INFINITY:
             limit = min(limit, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        # A crash must not leave the document in a file on the disk.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
