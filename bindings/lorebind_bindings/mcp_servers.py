@@ -100,6 +100,8 @@ class McpServer:
             try:
                 async with asyncio.timeout(_OPEN_SECONDS) as limit, self._adapter() as adapter:
                     tools = await adapter.list_tools()
+                    # Only opening has a limit; the connection stays for as long as the answer
+                    # takes.
                     limit.reschedule(None)
                     if not opened.done():
                         opened.set_result(tools)
@@ -129,6 +131,8 @@ class McpServer:
                 declared["args"],
                 env=declared["env"],
                 cwd=str(root),
+                # By default, FastMCP leaves the process running for a next client, which never
+                # comes.
                 keep_alive=False,
                 log_file=self._errors,
             )

@@ -93,6 +93,7 @@ class Interrupts:
         # A forked process prints nothing: its parent gets the same signal and prints the line.
         if os.getpid() == self._process:
             with suppress(OSError):
+                # Not to `sys.stderr`, in which the signal may have interrupted another write.
                 line = "" if self._told else _line()
                 os.write(2, f"{_SHOW_CURSOR if os.isatty(2) else ''}{line}".encode())
         os._exit(INTERRUPTED)

@@ -282,6 +282,7 @@ class _Run:
                 tasks.create_task(self._embed(prepared, embedded))
                 tasks.create_task(self._persist(embedded))
         except BaseExceptionGroup as group:
+            # Callers handle errors of Lorebind, which a group would hide from them.
             raise group.exceptions[0] from group.exceptions[0].__cause__
         finally:
             left = list(self._batches)

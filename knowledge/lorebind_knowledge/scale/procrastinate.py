@@ -38,6 +38,8 @@ _AGAIN_SECONDS = 1.0
 """Seconds until a worker that has ended, as in an outage, registers again."""
 _TASK = "lorebind.embed"
 _log = logging.getLogger("lorebind.worker")
+# The trigger of procrastinate tells workers of new jobs only, and a job that is given back is an
+# update of its row.
 _NOTIFY = (
     "select pg_notify('procrastinate_queue_v1#' || :queue,"
     """ '{"type": "job_inserted", "job_id": 0}')"""

@@ -169,6 +169,7 @@ class RemoteBucket:
             raise too_large(uri, limit)
         with self._noting(outage, uri):
             # An empty object has no byte ranges.
+            # A byte above the limit shows that it has grown since it was listed.
             data = self._bytes(path, limit.size + 1) if size else b""
             # If the object changed after it was listed, it has no version and is read again next
             # time.

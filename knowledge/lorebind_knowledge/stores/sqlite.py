@@ -134,6 +134,7 @@ class SqliteStore(VectorStore):
         with self._database.writing() as db:
             db.execute(_SPACES)
             db.execute(_VECTORS)
+            # The same number is always the same vector, so one that is there stays.
             added = db.executemany(
                 "insert or ignore into store_vectors (space, number, embedding) values (?, ?, ?)",
                 rows,
@@ -233,6 +234,7 @@ class SqliteStore(VectorStore):
         if loaded_version == version:
             return matrix
         with latest.lock:
+            # Looked at again: another thread may have loaded it while this one waited.
             loaded_version, matrix = latest.loaded
             if loaded_version != version:
                 self._forget_others(space)
@@ -278,6 +280,7 @@ def _version(db: sqlite3.Connection, space: Partition) -> int | None:
 
 
 def _count_change(db: sqlite3.Connection, space: Partition) -> None:
+    # Not a count, which may stand for other vectors after a backup was restored.
     db.execute(
         "insert into store_spaces values (?, ?, ?)"
         " on conflict (space) do update set version = excluded.version",

@@ -43,6 +43,7 @@ async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: Limit, n
     stream = _Gunzip(name) if encoding in _GZIP else None
     body = bytearray()
     async for chunk in chunks:
+        # A byte above the limit shows that there is more.
         body += stream.feed(chunk, limit.size + 1 - len(body)) if stream else chunk
         if len(body) > limit.size:
             raise too_large(name, limit)

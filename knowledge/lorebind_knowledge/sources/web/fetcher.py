@@ -150,6 +150,7 @@ class Fetcher:
         hidden_host = url.host if hidden and url.host not in name.lower() else None
         for _ in range(self._max_redirects + 1):
             url = url.copy_with(userinfo=b"")
+            # Headers can be secrets that only the first host should see.
             headers = first_headers if _origin(url) == start else {}
             host = "its host" if url.host == hidden_host else f"the host {_host(url)!r}"
             hop = _Hop(url, name, hop_name, host, headers, conditions(version, url))
@@ -247,6 +248,8 @@ def _checked(headers: Mapping[str, Any]) -> dict[str, str]:
 
 def _client() -> httpx.AsyncClient:
     """Return a client for one request; it follows no redirects by itself."""
+    # Without proxies of the environment: they look up hosts themselves, and so can reach addresses
+    # that are not allowed.
     return httpx.AsyncClient(
         verify=_ssl_context(),
         trust_env=False,
@@ -268,6 +271,7 @@ async def _send(client: httpx.AsyncClient, addresses: list[str], hop: _Hop) -> h
     headers.update({"Host": hop.url.netloc.decode("ascii"), "Accept-Encoding": ACCEPT_ENCODING})
     failure = httpx.ConnectError("there is no address")
     for address in addresses:
+        # To the address that was checked: the name of the host may stand for another one by now.
         request = client.build_request(
             "GET",
             hop.url.copy_with(host=address),
