@@ -174,6 +174,7 @@ def load(offer: PluginOffer, members: Collection[str]) -> Any:
     Raises:
         PluginError: the plugin cannot be imported or lacks a member.
     """
+    # `functools.cache` may call a function twice if two threads ask at once.
     with _loading:
         plugin = _loaded(offer)
     lacking = [name for name in members if not hasattr(plugin, name)]

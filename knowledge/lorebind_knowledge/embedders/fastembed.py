@@ -163,6 +163,7 @@ class FastembedEmbedder(Embedder):
     def _embed_documents(self, texts: Sequence[str]) -> Matrix:
         import numpy as np
 
+        # Texts of similar length together, because a run is padded to its longest.
         by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         inputs = [self._document_prefix + texts[row] for row in by_length]
         rows = list(self._loaded.get().passage_embed(inputs, batch_size=ROWS_PER_RUN))

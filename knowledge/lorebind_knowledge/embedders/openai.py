@@ -288,6 +288,8 @@ class OpenAIEmbedder(Embedder):
             api_key=self._checked_key(),
             base_url=address,
             timeout=self._timeout,
+            # `RetryingEmbedder` retries, so that each call counts for the limits that callers
+            # share.
             max_retries=0,
             # No signal tells when a loop ends: an open connection would outlive it.
             default_headers={"Connection": "close"},

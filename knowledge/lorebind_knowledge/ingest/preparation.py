@@ -120,6 +120,7 @@ async def stopping(stop: Callable[[], None], work: Coroutine[Any, Any, T]) -> T:
     """Await work in a thread; if cancelled, call `stop`, which makes the work end early."""
     task = asyncio.ensure_future(work)
     try:
+        # Its thread goes on in any case, so the task has to stay, to be awaited below.
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         stop()

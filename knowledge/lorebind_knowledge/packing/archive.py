@@ -52,6 +52,7 @@ def new_file(path: Path | str) -> Iterator[BinaryIO]:
         UsageError: the file cannot be written.
     """
     file = Path(path)
+    # Several processes may write the same file at once.
     part = file.with_name(f"{file.name}.{secrets.token_hex(4)}.part")
     try:
         with part.open("w+b") as out:
@@ -84,6 +85,7 @@ class PackWriter:
         """Open a member for writing."""
         # Vectors are as good as random, so compressing them only takes time.
         entry: Any = zipfile.ZipInfo(name) if name == VECTORS else name
+        # Sizes are written before they are known, and the stream cannot go back to change them.
         with self._zip.open(entry, "w", force_zip64=True) as stream:
             member = _Member(stream)
             yield member
@@ -187,6 +189,7 @@ class PackReader:
         else:
             self._file = source
         try:
+            # First, so that nothing of an altered file is parsed.
             self._check_seal()
             with self._sound():
                 limited: Any = _Limited(self._file)

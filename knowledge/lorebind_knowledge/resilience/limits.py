@@ -57,6 +57,7 @@ class RateLimiter:
         """
         with self._lock:
             now = self._clock()
+            # Taken out and put back, so that the keys are in the order of their last use.
             tokens, then = self._buckets.pop(key, (self._burst, now))
             gained = max(0.0, now - then) * self._per_second
             tokens = min(self._burst, tokens + gained)
@@ -118,6 +119,7 @@ class FairSemaphore:
         self._begin()
 
     async def __aenter__(self) -> None:
+        # In a forked child, those who hold slots or wait for them do not exist.
         if self._process != os.getpid():
             self._begin()
         with self._lock:
@@ -129,6 +131,7 @@ class FairSemaphore:
         try:
             await asyncio.wrap_future(waiter)
         except BaseException:
+            # It had been given a slot already, which the next one gets.
             if not waiter.cancel():
                 self._pass_on()
             raise
@@ -151,4 +154,5 @@ class FairSemaphore:
             else:
                 self._free += 1
                 return
+        # Outside of the lock, because callbacks run in here, and may want it.
         waiter.set_result(None)

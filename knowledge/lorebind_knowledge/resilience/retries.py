@@ -83,6 +83,7 @@ class Retries(Generic[E]):
             final = self.final_error(error, failure, attempts)
             if final is error:
                 raise error
+            # The cause is the exception of the provider, and the error only its name in our words.
             raise final from error.__cause__ or error
         wait = backoff(self.limits, attempts, failure.wait, self.random())
         self.before_wait(error, wait)
