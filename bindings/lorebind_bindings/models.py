@@ -81,6 +81,7 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
         except ImportError as error:
             raise MissingDependencyError(f"model {declaration.id!r}: {error}") from error
     _secrets[id(model)] = part.secrets
+    # The id of a model that is gone can become that of another object.
     weakref.finalize(model, _secrets.pop, id(model), None)
     return model
 

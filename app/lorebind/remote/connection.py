@@ -218,6 +218,8 @@ class Connection:
             try:
                 return self.send("POST", path, json=body, headers=headers).json()
             except ConnectionLostError as error:
+                # A first attempt that reaches nobody has a wrong address; later ones know that the
+                # server exists.
                 if not (error.was_sent or tries) or tries >= _TRIES:
                     raise
             tries += 1

@@ -47,6 +47,7 @@ _ZERO = "zero"
 
 _REQUEST_BYTES = 16 * 2**20
 """Half the maximum size of a request that a server accepts by default."""
+# A number, and a fact, have about so many bytes in a request, which is JSON.
 _FLOAT_BYTES = 24
 _FACT_BYTES = 28
 
@@ -174,6 +175,7 @@ class QdrantStore(VectorStore):
 
     def _upsert(self, space: Partition, points: list[Any]) -> None:
         def upsert(client: QdrantClient, name: str) -> object:
+            # Otherwise the server answers before searches can find the points.
             return client.upsert(name, points, wait=True)
 
         exists = space.dimension in self._made
@@ -275,6 +277,7 @@ class QdrantStore(VectorStore):
         try:
             ask(lambda client: client.create_collection(name, vectors_config=config))
         except StoreError:
+            # Another process may have created it at the same moment.
             if not ask(lambda client: client.collection_exists(name)):
                 raise
         vectors: Any = ask(lambda client: client.get_collection(name)).config.params.vectors
@@ -285,6 +288,7 @@ class QdrantStore(VectorStore):
             )
         if self._connection.is_local:  # local mode has no payload indexes, and warns about them
             return
+        # Qdrant then keeps the points of a space together on the disk, as searches read them.
         tenant = models.KeywordIndexParams(type="keyword", is_tenant=True)
         keyword = models.PayloadSchemaType.KEYWORD
         ask(lambda client: client.create_payload_index(name, _SPACE, field_schema=tenant))
