@@ -285,6 +285,7 @@ class KnowledgeHandle:
                     reasons = [source.reason for source in ended.sources]
                     report = StartReport(ended.status, reasons)
             except ReadOnlyError:
+                # An index that cannot be written is searched as it is.
                 return
             if report.status == "failed":
                 reason = "; ".join(report.reasons)

@@ -199,6 +199,7 @@ class KnowledgeService:
         requests = [Retrieval(each.kbs, question, each.settings) for each in searches]
         if len(requests) == 1:
             return await self._parts.middleware.retrieve(requests[0])
+        # All end before an error is raised, so that no search goes on unnoticed.
         ended = await asyncio.gather(
             *map(self._parts.middleware.retrieve, requests), return_exceptions=True
         )

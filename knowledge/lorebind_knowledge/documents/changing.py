@@ -136,6 +136,7 @@ async def set_excluded(kb: IndexedKnowledgeBase, document: str, *, excluded: boo
 async def delete_added(kb: IndexedKnowledgeBase, uris: Sequence[str]) -> None:
     """Delete documents that were added, after any running ingest."""
     added = kb.catalog.added
+    # First, so that an ingest that is under way does not add them again after this.
     with kb.threads.lane("read"):
         await call(added.remove, kb.namespace, uris)
     async with kb.catalog.hold_lease(kb.namespace, wait=True) as lease:

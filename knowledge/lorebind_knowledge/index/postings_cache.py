@@ -108,11 +108,13 @@ class PostingsCache(Generic[P, T]):
             if current is not None and version == self._version:
                 return current
         cached = current.segments if current is not None else {}
+        # Without the lock, because reading takes long; at worst, two searches read the same.
         segments = segments_of(sql, self._index_uid, self._kind)
         read = read_segments(sql, [segment for segment in segments if segment not in cached])
         there = {segment: cached.get(segment) or read[segment] for segment in segments}
         passages = self._make_passages(sql, there, current)
         with self._lock:
+            # A search that sees an older state must not replace what the newer ones share.
             if version > self._version:
                 self._version, self._passages, self._terms = version, passages, {}
         return passages
@@ -125,6 +127,7 @@ class PostingsCache(Generic[P, T]):
         packed = self._read(sql, passages, [term for term in terms if term not in known])
         new = {term: self._unpacked(passages, held) for term, held in packed.items()}
         with self._lock:
+            # Otherwise these are terms of another version than the cached one.
             if passages is self._passages:
                 self._terms |= {
                     term: held

@@ -182,6 +182,8 @@ class Query:
                 figures["terms"] = view.terms(self.terms).scores(hits.numbers)
             parts.append(_candidates(kb_id, hits.numbers, hits.ids, **figures))
         candidates = _joined(parts)
+        # Together they have no more candidates than one index, so that figures do not depend on how
+        # documents are divided among knowledge bases.
         if len(parts) > 1:
             best: set[int] = set()
             for name, figure in candidates.raw_scores.items():

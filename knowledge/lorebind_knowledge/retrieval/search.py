@@ -147,6 +147,7 @@ class IndexSearch(Search):
         sparse = self.kbs[0].sparse
         if self.terms is None and sparse is not None and _uses_terms(settings):
             keys = {kb.sparse.fingerprint.key if kb.sparse else "" for kb in self.kbs}
+            # Weights of different models cannot be compared.
             if len(keys) == 1:
                 self.terms = await embed_terms(sparse, self.question)
 
