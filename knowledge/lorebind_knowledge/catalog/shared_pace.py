@@ -79,6 +79,8 @@ class SharedPace(Pace):
             catalog = self._catalog()
             if catalog.call_rates is None:
                 return 0.0
+            # These threads have short transactions only, so no call waits for a search or an
+            # ingest.
             with catalog.threads.lane("read"):
                 return await call(self._result_of, ask, catalog.call_rates) or 0.0
         except LorebindError:  # what uses the catalog itself reports it

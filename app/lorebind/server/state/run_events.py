@@ -87,6 +87,8 @@ class StoredEvents:
         """
         with self._database.writing() as sql:
             for run, events, first in batches:
+                # Locked for sharing, so that the run neither ends nor changes hands before the
+                # commit.
                 if not sql.run(
                     f"select 1 from server_runs where {_RUN} and owner = :owner"
                     f" and finished_at is null{' for share' if sql.is_postgres else ''}",

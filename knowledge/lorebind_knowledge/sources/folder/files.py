@@ -351,6 +351,7 @@ class FileSource:
             states.append(of_sidecar)
             metadata = metadata_in(values, label)
         changed = max(max(state.st_mtime_ns, state.st_ctime_ns) for state in states)
+        # A file that was just written can change again within the same tick of the clock.
         is_named = changed + _YOUNG_NS <= began and self.verify == "stat"
         version = _version(states, media_type) if is_named else ""
         return Content(data, media_type, version, metadata, modified=date_of(status.st_mtime))
@@ -368,6 +369,7 @@ class FileSource:
                     raise SourceError(f"{name}: is not a regular file")
                 if before.st_size > limit.size:
                     raise too_large(name, limit)
+                # A byte more than it had shows that it has grown.
                 data = file.read(before.st_size + 1)
                 after = os.fstat(file.fileno())
         except OutsideError:
