@@ -80,7 +80,7 @@ async def _executed(context: Context) -> tuple[Done, TaskFailed | None]:
     done.seconds = round(time.monotonic() - began, 4)
     done.at = datetime.now(UTC).isoformat(timespec="milliseconds")
     done.step = len(run.journal.records)
-    # Stored before anyone hears of it: what `task_end` reports is there even after a crash.
+    # Stored before the event: what `task_end` reports is there even after a crash.
     await keep(run, done.as_json())
     if done.status == "skipped":
         context.emit("task_skipped", reason="condition")

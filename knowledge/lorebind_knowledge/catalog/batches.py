@@ -254,5 +254,5 @@ def _finish(sql: Sql, batch: str, error: Mapping[str, str] | None = None) -> Non
         batch=batch,
         error=json.dumps(error) if error else "",
     )
-    # PostgreSQL sends it with the commit, so whoever hears it finds the batch done.
+    # PostgreSQL sends it with the commit, so an ingest that receives it finds the batch done.
     sql.run(f"select pg_notify('{CHANNEL}', :batch)", batch=batch)

@@ -177,7 +177,7 @@ class View(Chunks):
                 is_exact = self._store.is_exact or candidates.is_exact
                 self._check_complete(len(hits.ids), only, is_exact=is_exact)
                 return best
-            # What the store has left out is no nearer than its last candidate, except for rounding.
+            # Vectors that the store omits are no nearer than its last one, except for rounding.
             if len(best.ids) == k and max(last, 0) < best.scores[-1] - MARGIN:
                 return best
             if last <= 0 and not only.where and only.allowed_ids is None:

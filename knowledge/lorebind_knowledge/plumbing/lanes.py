@@ -196,7 +196,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def repeated(seconds: float, work: Callable[[], object], name: str) -> Iterator[None]:
-    """Call a function every so many seconds within the block, in a thread of its own.
+    """Call a function at regular intervals within the block, in a thread of its own.
 
     Args:
         seconds: the time between two calls, and before the first.

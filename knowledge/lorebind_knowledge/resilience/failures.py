@@ -150,7 +150,7 @@ def http_date(text: str) -> float | None:
     """Return an HTTP date as seconds since 1970, or None if it is not a valid date."""
     try:
         date = parsedate_to_datetime(text)
-        # Python leaves out the zone `-0000`, and HTTP dates are in UTC.
+        # Python omits the zone `-0000`, and HTTP dates are in UTC.
         return (date.replace(tzinfo=UTC) if date.tzinfo is None else date).timestamp()
     except (TypeError, ValueError, OverflowError):
         return None

@@ -152,7 +152,7 @@ class Pool:
         with self._lock:
             self._new.append(waiting)
             if self._thread is None or not self._thread.is_alive():  # as after a fork
-                # What it knew of workers is out of date by now.
+                # The last figures of the workers are out of date by now.
                 self._slots.clear()
                 self._thread = threading.Thread(target=self._run, name="lorebind-pool", daemon=True)
                 self._thread.start()

@@ -47,7 +47,7 @@ _ZERO = "zero"
 
 _REQUEST_BYTES = 16 * 2**20
 """Half the maximum size of a request that a server accepts by default."""
-# A number, and a fact, have about so many bytes in a request, which is JSON.
+# The approximate bytes of a number, and of a fact, in a request, which is JSON.
 _FLOAT_BYTES = 24
 _FACT_BYTES = 28
 
