@@ -103,19 +103,27 @@ class Crash(Exception):  # noqa: N818 - nothing is wrong but that it ends here
 
 
 class Steps:
-    """Counts the steps of a writer, and ends the writer at one of them."""
+    """Counts the steps of a writer, and ends the writer at one of them.
+
+    A step `before …` that follows one `after …` does not count: nothing was written in between.
+    """
 
     def __init__(self) -> None:
         self.taken, self._fatal = 0, 0
+        self._last = ""
 
     def step(self, name: str) -> None:
+        counts = not (self._last.startswith("after ") and name.startswith("before "))
+        self._last = name
+        if not counts:
+            return
         self.taken += 1
         if self.taken == self._fatal:
             raise Crash(name)
 
     def end_at(self, fatal: int) -> None:
         """End the writer at a step, counted from 1 and from now; 0 means never."""
-        self.taken, self._fatal = 0, fatal
+        self.taken, self._fatal, self._last = 0, fatal, ""
 
 
 class WatchedStore:
