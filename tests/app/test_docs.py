@@ -57,10 +57,7 @@ QUICKSTART = "examples/quickstart"
 INGEST = "lorebind knowledge ingest fastapi_docs"
 """The command that counts the pages of the quickstart, in its folder."""
 ALL = DENSE or UPDATE
-ASKED_ABOUT = (
-    *("cors", "metadata", "path-params", "path-params-numeric-validations", "query-params"),
-    *("extra-data-types", "request-files", "request-forms-and-files"),
-)
+ASKED_ABOUT = ("cors", "path-params", "request-files")
 """The quickstart pages that are present if not all of them are."""
 
 PAGES = pages(ROOT)
