@@ -219,9 +219,9 @@ def test_far_into_a_long_document(project: EditedProject) -> None:
     """An edit of one character is detected at any position in a long text."""
     change(chunking={"size": 4000, "overlap": 0})(project)
     for suffix in (".md", ".txt", ".csv"):
-        project.files.write(f"docs/a{suffix}", Document(WORDS * 60))
+        project.files.write(f"docs/a{suffix}", Document(WORDS * 30))
     project.ingest()
-    for place in (100, 719):
+    for place in (50, 359):
         for suffix in (".md", ".txt", ".csv"):
             name = f"docs/a{suffix}"
             other = WORDS[(WORDS.index(project.files.documents[name].words[place]) + 1) % 12]
