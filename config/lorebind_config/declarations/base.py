@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
 from pydantic import (
     AliasChoices,
@@ -136,6 +136,17 @@ class Declaration(BaseModel):
         return core_schema.no_info_plain_validator_function(
             cls.model_validate, metadata={NESTED: cls}
         )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Describe the declaration where a model that is none, such as a request, only names it."""
+        if NESTED not in schema.get("metadata", {}):
+            return handler(schema)
+        cls.model_rebuild()
+        ref = f"{cls.__module__}.{cls.__qualname__}:{id(cls)}"
+        return handler(cast("core_schema.CoreSchema", {**cls.__pydantic_core_schema__, "ref": ref}))
 
     @model_serializer(mode="wrap")
     def _names_first(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
