@@ -15,6 +15,7 @@ from lorebind.cli.terminal import one_line, visible
 from lorebind_config.namespace import document_id
 from tests.processes import run_program
 
+from .forked_python import ForkedPython
 from .helpers import LOREBIND, PROJECT, Cli, run_lorebind
 
 HOSTILE = "\x1b]0;pwned\x07 \x1b[2J \x9b31m \x85 \u202e \u2066 \u2028 \r \b \x7f"
@@ -115,13 +116,13 @@ def test_rows_are_whole_in_a_pipe(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_rows_wrap_in_a_terminal(cli: Cli, width: int) -> None:
+def test_rows_wrap_in_a_terminal(cli: Cli, forked: ForkedPython, width: int) -> None:
     """No line is wider than the terminal, nothing is cut, and ids are whole from 80 columns."""
     cli.write({LONG: "# Environment variables of the thing that is described here\n\nAny.\n"})
     cli("ingest", "docs")
     ours, theirs = pty.openpty()
     environ = os.environ | {"COLUMNS": str(width), "TERM": "xterm", "NO_COLOR": "1"}
-    command = [LOREBIND, "knowledge", "documents", "docs"]
+    command = [forked.commands / "lorebind", "knowledge", "documents", "docs"]
     subprocess.run(command, cwd=cli.root, env=environ, stdout=theirs, timeout=60, check=True)
     os.close(theirs)
     printed = re.sub("\x1b\\[[0-9;]*m", "", os.read(ours, 100_000).decode())

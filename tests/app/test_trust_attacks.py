@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from .helpers import DOCUMENTS, EXTENSION, HOOKS, LOREBIND, PROJECT, Cli
+from .forked_python import ForkedPython
+from .helpers import DOCUMENTS, EXTENSION, HOOKS, PROJECT, Cli
 from .test_trust import QUESTION
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -331,10 +332,10 @@ def test_an_env_file_elsewhere_is_asked_for(empty_cli: Cli) -> None:
 class Terminal:
     """A command in a terminal, whose standard output is a pipe."""
 
-    def __init__(self, root: Path, *arguments: str) -> None:
+    def __init__(self, forked: ForkedPython, root: Path, *arguments: str) -> None:
         self._ours, theirs = pty.openpty()
         self._running = subprocess.Popen(
-            [LOREBIND, *arguments],
+            [forked.commands / "lorebind", *arguments],
             cwd=root,
             stdin=theirs,
             stderr=theirs,
@@ -363,27 +364,29 @@ class Terminal:
         return self._running.returncode, out
 
 
-def test_a_terminal_asks(others_cli: Cli) -> None:
+def test_a_terminal_asks(others_cli: Cli, forked: ForkedPython) -> None:
     """No is an error, yes is remembered, and a pipe is refused with the command to run."""
-    terminal = Terminal(others_cli.root, "ask", ".", QUESTION)
+    terminal = Terminal(forked, others_cli.root, "ask", ".", QUESTION)
     terminal.until("[y/N] ")
     assert "wants to run hooks:Audit, in hooks.py\nDo you trust" in terminal.output
     assert terminal.type("")[0] == 2
     assert "the project is not trusted, and nothing of it was run\n" in terminal.output
     assert not (others_cli.root / "was-run").exists()
-    terminal = Terminal(others_cli.root, "ask", ".", QUESTION, "-o", "json")
+    terminal = Terminal(forked, others_cli.root, "ask", ".", QUESTION, "-o", "json")
     terminal.until("[y/N] ")
     code, out = terminal.type("y")
     assert (code, out[0]) == (0, "{")
     assert (others_cli.root / "was-run").exists()
-    again = Terminal(others_cli.root, "ask", ".", QUESTION)
+    again = Terminal(forked, others_cli.root, "ask", ".", QUESTION)
     assert again.type("")[0] == 0
     assert "trust" not in again.output
 
 
-def test_files_that_change_while_it_asks_have_no_effect(others_cli: Cli) -> None:
+def test_files_that_change_while_it_asks_have_no_effect(
+    others_cli: Cli, forked: ForkedPython
+) -> None:
     """The modules are run as they were shown, whatever the files contain after the answer."""
-    terminal = Terminal(others_cli.root, "ask", ".", QUESTION)
+    terminal = Terminal(forked, others_cli.root, "ask", ".", QUESTION)
     terminal.until("[y/N] ")
     (others_cli.root / "hooks.py").write_text(EVIL)
     (others_cli.root / "more.py").write_text(EVIL)
@@ -391,7 +394,7 @@ def test_files_that_change_while_it_asks_have_no_effect(others_cli: Cli) -> None
     assert terminal.type("y")[0] == 0
     assert (others_cli.root / "was-run").exists()
     assert not (others_cli.root / "was-evil").exists()
-    terminal = Terminal(others_cli.root, "chat")
+    terminal = Terminal(forked, others_cli.root, "chat")
     terminal.until("[y/N] ")
     assert "wants to run more:Audit, in more.py\nDo you trust" in terminal.output
     assert terminal.type("n")[0] == 2
