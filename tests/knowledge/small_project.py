@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,11 @@ TEXTS = ("The zebra sleeps in the barn.", "Keys are rotated each quarter.")
 
 
 def small_project(
-    root: Path, *declared: Any, extensions: Sequence[Any] = (), **more: Any
+    root: Path,
+    *declared: Any,
+    extensions: Sequence[Any] = (),
+    environ: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> KnowledgeService:
     """Create a project with the knowledge base `docs` and these extensions."""
     documents = [{"id": str(number), "text": text} for number, text in enumerate(TEXTS)]
@@ -28,4 +32,4 @@ def small_project(
         "extensions": list(declared),
         **more,
     }
-    return KnowledgeService(build_project(data, root=root), Events(extensions))
+    return KnowledgeService(build_project(data, root=root, environ=environ), Events(extensions))

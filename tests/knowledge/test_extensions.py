@@ -9,9 +9,10 @@ import pytest
 
 from lorebind_config.errors import ConfigurationError, UsageError
 from lorebind_config.project_code import import_of_project
-from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.ingest.engine import ingest
+
+from .small_project import small_project
 
 HOOKS = """\
 from lorebind import Extension
@@ -36,17 +37,7 @@ class NoExtension:
 
 def _service(root: Path, *extensions: Any, **environ: str) -> KnowledgeService:
     (root / "hooks.py").write_text(HOOKS, encoding="utf-8")
-    documents = [{"id": "a", "text": "alpha"}]
-    data = {
-        "name": "p",
-        "embedders": [{"id": "words", "provider": "hashing"}],
-        "vector_dbs": [{"id": "main", "type": "memory"}],
-        "knowledge_bases": [
-            {"id": "docs", "sources": [{"type": "inline", "documents": documents}]}
-        ],
-        "extensions": list(extensions),
-    }
-    return KnowledgeService(build_project(data, root=root, environ=environ))
+    return small_project(root, *extensions, environ=environ)
 
 
 def _audit(**config: str) -> dict[str, Any]:

@@ -9,19 +9,16 @@ either untouched, or pending with its vectors in the cache.
 from __future__ import annotations
 
 import asyncio
-import time
-from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import (
     IngestRefusedError,
     LorebindError,
-    StoreError,
     UsageError,
 )
 from lorebind_knowledge.catalog.ledger import DocumentEntry
-from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.batches import (
     CHUNKS_PER_WRITE,
     EmbeddedChunk,
@@ -45,7 +42,7 @@ from lorebind_knowledge.ingest.indexes import (
 from lorebind_knowledge.ingest.preparation import prepare_documents, read_ahead
 from lorebind_knowledge.ingest.prepared import attempts_of
 from lorebind_knowledge.ingest.progress import Progress, ingest_span
-from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, count_document, reported
+from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, count_document
 from lorebind_knowledge.ingest.rollback import rollback_notices
 from lorebind_knowledge.ingest.terms import TermsOfRun
 from lorebind_knowledge.plumbing.bridge import call
@@ -166,7 +163,6 @@ class _Run:
         self._report = IngestReport(kb.id, strategy)
         self._progress = Progress(kb, lease, self._report)
         self._emit = self._progress.emit
-        self._started = time.perf_counter()
         self._batches: set[asyncio.Task[list[EmbeddedChunk]]] = set()
         self._stopped = False
         """Whether a batch has failed or was cancelled, so that no other may call the embedder."""
@@ -177,26 +173,8 @@ class _Run:
         """Whether there is no active index, so that searches may find documents one by one."""
 
     async def execute(self, allow_mass_delete: bool, run_id: str | None) -> IngestReport:
-        kb, report = self._kb, self._report
-        report.run_id = await call(self._ledger.start_run, self._lease, report.strategy, run_id)
-        self._emit("ingest_started", strategy=report.strategy)
-        try:
-            async with self._progress.reported():
-                await self._run_pipeline(allow_mass_delete)
-            # Not after a failure, because the next run needs the vectors that this one has cached.
-            await kb.catalog.embeddings.trim()
-            await call(self._finish)
-        except BaseException as error:
-            kind = kind_of(error)
-            report.status = "cancelled" if kind == "cancelled" else "failed"
-            reason = kind if kind == "cancelled" else str(error)
-            self._emit("ingest_failed", kind=kind, texts=lambda: {"reason": reason})
-            # Raise the original error even if it cannot be recorded; the next run closes this one.
-            with suppress(StoreError):
-                await call(self._finish, reason)
-            raise
-        self._emit("ingest_completed", **reported(report))
-        return report
+        await self._progress.carry_out(partial(self._run_pipeline, allow_mass_delete), run_id)
+        return self._report
 
     async def _run_pipeline(self, allow_mass_delete: bool) -> None:
         kb = self._kb
@@ -474,10 +452,3 @@ class _Run:
         if report.documents["updated"] or report.documents["removed"]:
             await call(kb.index.sweep, self._lease, index)
         await call(kb.index.finish_load, index)
-
-    def _finish(self, error: str = "") -> None:
-        report = self._report
-        report.seconds = time.perf_counter() - self._started
-        stored = asdict(report) | ({"error": error} if error else {})
-        counts = self._progress.counts
-        self._ledger.finish_run(self._lease, report.run_id, report.status, stored, counts)

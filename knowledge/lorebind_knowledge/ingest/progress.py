@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import StoreError
+from lorebind_knowledge.events import kind_of
+from lorebind_knowledge.ingest.report import reported
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.ingest.prepared import PreparedDocument
@@ -37,6 +41,46 @@ class Progress:
         self.counts = {"documents": 0, "documents_read": 0, "chunks": 0, "chunks_embedded": 0}
         """See `RunInfo.progress`."""
         self._reported = dict(self.counts)
+        self._started = time.perf_counter()
+
+    async def carry_out(
+        self, work: Callable[[], Coroutine[Any, Any, None]], run_id: str | None
+    ) -> None:
+        """Await the work of the run, and record its start and its end, with events of both.
+
+        Args:
+            work: the work, which completes the report.
+            run_id: the id of the run; None makes one.
+
+        Raises:
+            LorebindError: that of the work, or the end cannot be recorded.
+        """
+        kb, report = self._kb, self._report
+        start = kb.catalog.ledger.start_run
+        report.run_id = await call(start, self._lease, report.strategy, run_id)
+        self.emit("ingest_started", strategy=report.strategy)
+        try:
+            async with self._reporting():
+                await work()
+            # Not after a failure, because the next run needs the vectors that this one has cached.
+            await kb.catalog.embeddings.trim()
+            await call(self._finish)
+        except BaseException as error:
+            kind = kind_of(error)
+            report.status = "cancelled" if kind == "cancelled" else "failed"
+            reason = kind if kind == "cancelled" else str(error)
+            self.emit("ingest_failed", kind=kind, texts=lambda: {"reason": reason})
+            # Raise the original error even if it cannot be recorded; the next run closes this one.
+            with suppress(StoreError):
+                await call(self._finish, reason)
+            raise
+        self.emit("ingest_completed", **reported(report))
+
+    def _finish(self, error: str = "") -> None:
+        report, finish = self._report, self._kb.catalog.ledger.finish_run
+        report.seconds = time.perf_counter() - self._started
+        stored = asdict(report) | ({"error": error} if error else {})
+        finish(self._lease, report.run_id, report.status, stored, self.counts)
 
     def emit(self, hook: str, **data: Any) -> None:
         """Send an event of the run to the extensions, and count what it reports."""
@@ -64,7 +108,7 @@ class Progress:
             )
 
     @asynccontextmanager
-    async def reported(self) -> AsyncIterator[None]:
+    async def _reporting(self) -> AsyncIterator[None]:
         """Report the counts until the end of the block, whenever they have changed.
 
         The last ones are sent as an event only: the end of the run stores them.

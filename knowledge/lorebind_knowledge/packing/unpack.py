@@ -7,19 +7,16 @@ next writer drops it.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from lorebind_config.errors import LorebindError, StoreError
+from lorebind_config.errors import LorebindError
 from lorebind_knowledge.catalog.entries import unit_vectors
-from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.indexes import new_manifest, publish_copy
 from lorebind_knowledge.ingest.progress import Progress
-from lorebind_knowledge.ingest.report import reported
 from lorebind_knowledge.ingest.terms import TermsOfRun
 from lorebind_knowledge.packing.archive import TERMS, WORDS, PackReader
 from lorebind_knowledge.packing.report import Difference, UnpackReport
@@ -96,31 +93,14 @@ class _Run:
         self._kb, self._lease, self._content, self._report = kb, lease, content, report
         self._token_price = token_price
         self._progress = Progress(kb, lease, report)
-        self._started = time.perf_counter()
         self._embeds = kb.embedder.fingerprint.key != content.index.embedder_key
         """Whether another embedder has made the vectors of the pack."""
         self._copies_words = content.words_version == terms.VERSION and content.has(WORDS)
         self._calls = asyncio.Semaphore(kb.catalog.embeddings.most_calls(kb.embedder))
 
     async def execute(self, run_id: str | None) -> UnpackReport:
-        kb, report, ledger = self._kb, self._report, self._kb.catalog.ledger
-        report.run_id = await call(ledger.start_run, self._lease, STRATEGY, run_id)
-        self._progress.emit("ingest_started", strategy=STRATEGY)
-        try:
-            async with self._progress.reported():
-                await self._build()
-            await kb.catalog.embeddings.trim()
-            await call(self._finish)
-        except BaseException as error:
-            kind = kind_of(error)
-            report.status = "cancelled" if kind == "cancelled" else "failed"
-            reason = kind if kind == "cancelled" else str(error)
-            self._progress.emit("ingest_failed", kind=kind, texts=lambda: {"reason": reason})
-            with suppress(StoreError):
-                await call(self._finish, reason)
-            raise
-        self._progress.emit("ingest_completed", **reported(report))
-        return report
+        await self._progress.carry_out(self._build, run_id)
+        return self._report
 
     async def _build(self) -> None:
         from lorebind_knowledge.index.copying import IndexCopy
@@ -226,13 +206,6 @@ class _Run:
                 segment = await call(copy.add_passages, kind, part)
         if some:
             await call(copy.add_postings, segment, some)
-
-    def _finish(self, error: str = "") -> None:
-        report = self._report
-        report.seconds = time.perf_counter() - self._started
-        stored = asdict(report) | ({"error": error} if error else {})
-        ledger, counts = self._kb.catalog.ledger, self._progress.counts
-        ledger.finish_run(self._lease, report.run_id, report.status, stored, counts)
 
 
 def _add_documents(copy: IndexCopy, documents: Sequence[PackedDocument]) -> None:
