@@ -7,7 +7,8 @@ metadata. The ten nearest are asked for, through the whole project. Rounds alter
 filters, and `ratio` is the median over the rounds of the ratio to the search without a filter.
 `new` filters were never used before. `same`: all stores must find the same passages.
 
-With many passages, a search takes seconds in Qdrant's local mode and LangChain's store in memory.
+With many passages, a search takes seconds in LangChain's store in memory. Qdrant's local mode waits
+for the disk at each vector, so let TMPDIR name a folder in memory, such as /dev/shm.
 """
 
 from __future__ import annotations

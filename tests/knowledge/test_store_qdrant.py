@@ -140,6 +140,18 @@ def test_vectors_of_many_nominees_are_left_out() -> None:
     store.close()
 
 
+def test_local_mode_looks_past_another_space() -> None:
+    """Local mode finds the nearest of a space behind many nearer vectors of another one."""
+    store = QdrantStore("docs")
+    other = Partition(OWNER, index_uid=SPACE.index_uid + 1, dimension=4)
+    store.add(other, [stored(number) for number in range(1, 60)])
+    store.add(SPACE, [stored(number, NORTH) for number in range(1, 4)])
+    assert set(numbers(store, k=2)) < {1, 2, 3}
+    assert nearest(store, k=2).vectors is not None
+    assert sorted(numbers(store, k=5)) == [1, 2, 3]
+    store.close()
+
+
 def test_what_a_point_is(store: QdrantStore, loopback: Loopback) -> None:
     """A point's id has its space's index_uid and its number; it has no text and no metadata."""
     store.add(SPACE, [stored(2**63 - 1, uri="a.md")])
