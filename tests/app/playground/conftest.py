@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,34 +74,48 @@ def browser() -> Iterator[Any]:
 
 
 @contextmanager
-def watched(browser: Any, url: str, *, refused: int = 0, **options: Any) -> Iterator[Any]:
+def watched(browser: Any, url: str, *, refused: int = 0) -> Iterator[Any]:
     """Open the playground of a server; at the end, its console must be empty.
+
+    All tests use one page, as opening another one takes longer than most of them.
 
     Args:
         browser: the browser.
         url: the server's.
         refused: a status with which the server refuses requests, which Chromium writes down.
-        options: those of a browser's context.
     """
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-    page = context.new_page()
+    context = browser.contexts[0] if browser.contexts else browser.new_context()
+    page = context.pages[0] if context.pages else context.new_page()
     page.set_default_timeout(90_000)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.emulate_media(color_scheme="light")
     wrong: list[str] = []
 
     def note(text: str) -> None:
         if not (refused and f"status of {refused}" in text):
             wrong.append(text)
 
-    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}") or dialog.dismiss())
-    page.on("console", lambda message: note(f"{message.type}: {message.text}"))
-    page.on("request", lambda sent: sent.url.startswith((url, "blob:")) or wrong.append(sent.url))
-    page.goto(f"{url}/playground")
+    listeners: dict[str, Callable[[Any], object]] = {
+        "pageerror": lambda error: wrong.append(f"error: {error}"),
+        "dialog": lambda dialog: wrong.append(f"dialog: {dialog.message}") or dialog.dismiss(),
+        "console": lambda message: note(f"{message.type}: {message.text}"),
+        "request": lambda sent: sent.url.startswith((url, "blob:")) or wrong.append(sent.url),
+    }
+    for event, listener in listeners.items():
+        page.on(event, listener)
     try:
+        page.goto(f"{url}/playground")
         yield page
         assert not wrong
-    finally:
+        for event, listener in listeners.items():
+            page.remove_listener(event, listener)
+        page.unroute_all()
+        page.goto("about:blank")
+        for other in context.pages[1:]:
+            other.close()
+    except BaseException:
         context.close()
+        raise
 
 
 @pytest.fixture(scope="package")
