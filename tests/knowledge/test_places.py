@@ -89,8 +89,8 @@ def test_the_valid_parts_of_a_file_are_read_before_any_validator_is_built() -> N
     assert words_of(code) == {"BasicTask"}
 
 
-def test_an_ingest_without_changes_imports_no_library_that_embeds(tmp_path: Path) -> None:
-    """An unchanged ingest compares files; it needs neither NumPy nor any other heavy library."""
+def test_an_ingest_imports_no_library_that_embeds_and_a_search_no_ingest(tmp_path: Path) -> None:
+    """An unchanged ingest only compares files, and a search reads what an ingest has stored."""
     (tmp_path / "a.md").write_text("One line.")
     project = {
         "name": "p",
@@ -113,6 +113,15 @@ def test_an_ingest_without_changes_imports_no_library_that_embeds(tmp_path: Path
     modules = modules_after(code)
     assert "1-unchanged" in modules
     assert not modules.intersection(HEAVY)
+    asked = modules_after(
+        "from lorebind import Project\n"
+        f"matches = Project.build({project!r}, root={str(tmp_path)!r}).query('docs', 'One line')\n"
+        "print(*(match.text.replace(' ', '-') for match in matches))"
+    )
+    assert "One-line." in asked
+    only_ingests = ("ingest", "transforms", "documents.changing", "loaders.registry", "scale")
+    places = tuple(f"lorebind_knowledge.{name}" for name in only_ingests)
+    assert not [module for module in asked if module.startswith(places)]
 
 
 def test_the_configuration_alone_has_no_kinds() -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from lorebind.cli.interrupts import INTERRUPTED, Interrupts
-from lorebind.cli.terminal import OutputError, guarded_output, one_line
+from lorebind.cli.terminal import OutputError, console, guarded_output, one_line
 from lorebind_config.errors import (
     ConfigurationError,
     LorebindError,
@@ -46,11 +48,10 @@ def main() -> None:
 def _run(interrupts: Interrupts) -> int:
     # Ctrl-C is handled from here on, also while these are imported.
     from lorebind.cli.commands import app
-    from lorebind.cli.progress import showing_downloads
 
     code = 0
     try:
-        with interrupts.in_order(), showing_downloads():
+        with interrupts.in_order(), _showing_downloads():
             app()
     except SystemExit as done:
         code = done.code if isinstance(done.code, int) else FAILED
@@ -71,6 +72,21 @@ def _run(interrupts: Interrupts) -> int:
         interrupts.tell()
         return INTERRUPTED
     return code
+
+
+@contextmanager
+def _showing_downloads() -> Iterator[None]:
+    """Show downloads on standard error within the block, with a bar if it is a terminal."""
+    from lorebind_knowledge.hub_models.snapshot import show_on, shown_by
+
+    def show(line: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
+        return show_on(console(stderr=True).file, line, size)
+
+    before = shown_by.set(show)
+    try:
+        yield
+    finally:
+        shown_by.reset(before)
 
 
 def _tell(error: LorebindError) -> None:

@@ -1,16 +1,16 @@
-"""Progress bars on standard error, for ingests and model downloads."""
+"""Progress bars on standard error, for ingests and the downloads that they wait for."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lorebind.cli.terminal import console, print_line
 from lorebind_knowledge.events import Event, Extension
-from lorebind_knowledge.hub_models.snapshot import show_on, shown_by
+from lorebind_knowledge.hub_models.snapshot import shown_by
 from lorebind_knowledge.ingest.progress import progress_line
 
 if TYPE_CHECKING:
@@ -50,20 +50,6 @@ class _Lines(Extension):
         if now - self._printed_at >= EVERY_SECONDS:
             self._printed_at = now
             print_line(f"progress: {progress_line(event.data)}", stderr=True)
-
-
-@contextmanager
-def showing_downloads() -> Iterator[None]:
-    """Show downloads on standard error within the block, with a bar if it is a terminal."""
-
-    def show(line: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
-        return show_on(console(stderr=True).file, line, size)
-
-    before = shown_by.set(show)
-    try:
-        yield
-    finally:
-        shown_by.reset(before)
 
 
 @contextmanager

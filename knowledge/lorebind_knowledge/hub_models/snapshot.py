@@ -22,7 +22,6 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from lorebind_config.errors import LorebindError, did_you_mean
 from lorebind_config.plugins import import_extra
-from lorebind_knowledge.plumbing.bridge import call_daemon
 
 if TYPE_CHECKING:
     from lorebind_knowledge.hub_models.fastembed_models import HubModel
@@ -150,6 +149,10 @@ class Snapshot:
             NotDownloadedError: see `without_downloads`.
             LorebindError: of the class `failure`; the model cannot be downloaded.
         """
+        from lorebind_knowledge.plumbing.bridge import (
+            call_daemon,
+        )  # every command imports this module
+
         return await call_daemon(self.get) if self._found is None else self._found
 
     def get(self) -> Path:
