@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from lorebind_knowledge.embedders.sparse import local as sparse
+from lorebind_knowledge.records import SparseVector
 from tests.density import DENSE
 
 from .edited_files import FORMATS, WORDS, Document
@@ -21,6 +24,19 @@ from .edited_project import KBS, KEPT, EditedProject
 TWO_OF = (".md", ".txt", ".vtt")
 PLACES = ("docs/a", "docs/deep/b", "files/c")
 NAMES = [place + suffix for place in PLACES for suffix in FORMATS]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def word_pieces_as_terms() -> Iterator[None]:
+    """Give each passage its word pieces as terms: the model would only take time here."""
+
+    def run(_: Any, pieces: Sequence[int], __: float) -> SparseVector:
+        ids = np.unique(np.array(pieces, np.int64))
+        return SparseVector(ids, np.ones(len(ids), np.float32))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse, "_run", run)
+        yield
 
 
 # One by one.
