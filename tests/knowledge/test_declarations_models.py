@@ -44,6 +44,10 @@ def _problems(tmp_path, text):
             "2:21: provider: expected text, got a list",
         ),
         (
+            "wrappers: [3]",
+            "2:12: wrappers[0]: expected a mapping, got the number 3",
+        ),
+        (
             "embedders: [{id: a}]",
             "2:13: missing key 'provider'; known: fastembed, hashing, langchain, local, none, "
             "openai",

@@ -3,6 +3,7 @@
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic_core import PydanticKnownError
 
 from lorebind_config.declarations.base import Declaration, OrForm
 from lorebind_config.declarations.embedders import RetryConfig
@@ -135,7 +136,11 @@ class PythonWrapper(_Wrapper):
 
 
 def _spelt_out(value: Any) -> Any:
-    return {"type": "python", "class": value} if isinstance(value, str) else value
+    if isinstance(value, str):
+        return {"type": "python", "class": value}
+    if not isinstance(value, dict | _Wrapper):
+        raise PydanticKnownError("model_attributes_type")
+    return value
 
 
 def _kind_of_wrapper(data: Any) -> Any:
