@@ -91,8 +91,10 @@ async def test_the_tools_of_a_workflow_and_a_broken_off_stream(tmp_path: Path) -
         await parts.aclose()  # type: ignore[attr-defined]
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)
-        asking = asyncio.create_task(shop.agenerate("How?", agent="a", model=Agentic(says=says)))
-        await asyncio.sleep(0.1)
+        waiting = Agentic(says=says)
+        asking = asyncio.create_task(shop.agenerate("How?", agent="a", model=waiting))
+        while not (waiting.heard or asking.done()):  # noqa: ASYNC110 - a model sets no event
+            await asyncio.sleep(0)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
