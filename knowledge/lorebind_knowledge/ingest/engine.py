@@ -377,30 +377,39 @@ class _Run:
         return result.vectors
 
     async def _persist(self, embedded: Batches) -> None:
+        """Stage embedded chunks, and meanwhile publish the documents that are complete."""
+        publishing = asyncio.create_task(self._publish([]))
+        try:
+            async for chunks in written_together(embedded):
+                await self._stage(chunks)
+                complete: list[PendingDocument] = []
+                for pending, *_ in chunks:
+                    pending.waiting -= 1
+                    if pending.waiting == 0:
+                        complete.append(pending)
+                await publishing
+                publishing = asyncio.create_task(self._publish(complete))
+        finally:
+            await publishing
+
+    async def _stage(self, chunks: Sequence[EmbeddedChunk]) -> None:
         index = self._index
-        async for chunks in written_together(embedded):
-            records = [
-                Record(
-                    chunk.id,
-                    index.key,
-                    pending.document.uri,
-                    pending.generation,
-                    chunk.text,
-                    vector,
-                    chunk.metadata,
-                    chunk.context,
-                    pending.document.language,
-                    terms,
-                )
-                for pending, chunk, vector, terms in chunks
-            ]
-            await call(self._kb.index.stage, self._lease, index, records)
-            complete: list[PendingDocument] = []
-            for pending, *_ in chunks:
-                pending.waiting -= 1
-                if pending.waiting == 0:
-                    complete.append(pending)
-            await self._publish(complete)
+        records = [
+            Record(
+                chunk.id,
+                index.key,
+                pending.document.uri,
+                pending.generation,
+                chunk.text,
+                vector,
+                chunk.metadata,
+                chunk.context,
+                pending.document.language,
+                terms,
+            )
+            for pending, chunk, vector, terms in chunks
+        ]
+        await call(self._kb.index.stage, self._lease, index, records)
 
     async def _publish(self, complete: Sequence[PendingDocument]) -> None:
         """Publish the new generations of documents whose chunks are all staged."""
