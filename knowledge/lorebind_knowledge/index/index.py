@@ -178,7 +178,7 @@ class Index:
         entries = entries_of(records, space)
         if not entries:
             return
-        with self.changing(lease, index) as sql:
+        with self.catalog.writing(lease) as sql:  # while other documents are published
             _check_there(sql, index)
             new = Versions(sql, space.index_uid).stage(entries, self.payload)
             if not self.store.returns_vectors:
@@ -268,7 +268,7 @@ class Index:
 
     @contextmanager
     def changing(self, lease: Lease, index: IndexEntry) -> Iterator[Sql]:
-        """Open a transaction that changes an index. Other threads of the writer wait for its end.
+        """Open a transaction that changes what searches find. Others of this kind wait for its end.
 
         Otherwise two could merge the same segments, or count the same dead vectors.
 
@@ -277,8 +277,10 @@ class Index:
         """
         with self.catalog.writing(lease) as sql:
             if sql.is_postgres:  # SQLite has one transaction at a time anyway
+                # Not the row of the index, from which `stage` takes numbers in the meantime.
                 sql.run(
-                    "select 1 from catalog_indexes where index_uid = :space for update",
+                    "select pg_advisory_xact_lock("
+                    "'catalog_indexes'::regclass::oid::integer, hashint8(:space))",
                     space=index.index_uid,
                 )
             yield sql
