@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_config.errors import EmbedderError
+from lorebind_knowledge.ingest import batches
 from lorebind_knowledge.ingest.batches import CHUNKS_PER_WRITE, in_groups, written_together
+
+from .bench import Bench, fill
 
 
 class Queued:
@@ -97,3 +101,30 @@ def test_groups_of_documents(sizes: list[int]) -> None:
     for group, following in pairwise(groups):
         together = [*group, following[0]]
         assert sum(sizes[int(uri)] + 1 for uri in together) > CHUNKS_PER_WRITE
+
+
+async def test_documents_are_published_while_others_are_staged(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write waits only for the write before the last one to be published."""
+    monkeypatch.setattr(batches, "CHUNKS_PER_WRITE", 1)
+    fill(bench)
+    stage, publish = bench.index.stage, bench.index.publish
+    writes = 0
+    is_second = threading.Event()
+
+    def staging(*arguments: Any) -> None:
+        nonlocal writes
+        writes += 1
+        if writes == 2:
+            is_second.set()
+        stage(*arguments)
+
+    def publishing(*arguments: Any) -> Any:
+        assert is_second.wait(20)
+        return publish(*arguments)
+
+    monkeypatch.setattr(bench.index, "stage", staging)
+    monkeypatch.setattr(bench.index, "publish", publishing)
+    report = await bench.ingest()
+    assert (report.documents["added"], writes) == (4, 3)
