@@ -117,7 +117,6 @@ class EmbeddingCache:
         self._noted: set[str] = set()
         """The keys of vectors that were used today, which is not stored yet."""
         self._coming: dict[str, Future[None]] = {}
-        self._written = 0
         self.maker: Maker | None = None
         """Embeds the texts of ingests in other processes; None means in this one."""
 
@@ -182,52 +181,51 @@ class EmbeddingCache:
         vectors: dict[str, V] = {}
         count = 0
         while missing := [key for key in by_key if key not in vectors]:
-            # Before the read, so that `_claim` notices what was stored since.
-            seen = self._written
-            vectors |= await call(self._read, codec, missing)
-            ours, theirs = self._claim([key for key in missing if key not in vectors], seen)
-            if ours:
-                new = {key: by_key[key] for key in ours}
-                vectors |= await self._embed_new(codec, embedder, new, vectors)
-                count += len(new)
+            ours, theirs = self._claim(missing)
+            try:
+                if ours:
+                    vectors |= await call(self._read, codec, ours)
+                    new = {key: by_key[key] for key in ours if key not in vectors}
+                    self._release(ours, new)
+                    ours = list(new)
+                if ours:
+                    vectors |= await self._embed_new(codec, embedder, new, vectors)
+                    count += len(new)
+            finally:  # after a failure too: those who wait then embed the texts themselves
+                self._release(ours)
             for other in theirs:
                 await asyncio.wait([asyncio.wrap_future(other)])  # if it failed, we try
         return vectors, count
 
-    def _claim(self, keys: Sequence[str], seen: int) -> tuple[list[str], set[Future[None]]]:
-        """Return the keys that this call embeds, and the calls that it has to wait for.
-
-        Nothing is claimed if vectors were written since the keys were looked up.
-        """
+    def _claim(self, keys: Sequence[str]) -> tuple[list[str], set[Future[None]]]:
+        """Return the keys that this call looks up, and the calls that it has to wait for."""
         with self._lock:
             theirs = {self._coming[key] for key in keys if key in self._coming}
-            if self._written != seen:
-                return [], theirs
             ours = [key for key in keys if key not in self._coming]
-            coming: Future[None] = Future()
-            self._coming |= dict.fromkeys(ours, coming)
+            self._coming |= dict.fromkeys(ours, Future())
             return ours, theirs
+
+    def _release(self, keys: Sequence[str], claimed: Iterable[str] = ()) -> None:
+        """Let other calls look up keys again, except those that are still `claimed`."""
+        if not keys:
+            return
+        with self._lock:
+            (coming,) = {self._coming.pop(key) for key in keys}
+            self._coming |= dict.fromkeys(claimed, Future())
+        coming.set_result(None)
 
     async def _embed_new(
         self, codec: _Codec[V], embedder: Any, new: Mapping[str, str], cached: Mapping[str, V]
     ) -> dict[str, V]:
-        try:
-            fresh = await self._made_elsewhere(codec, embedder, new)
-            left = {key: text for key, text in new.items() if key not in fresh}
-            vectors = await codec.embed(embedder, list(left.values()))
-            fresh |= dict(zip(left, vectors, strict=True))
-            # Before they are stored: a model that has changed behind its name must not fill the
-            # cache.
-            codec.check(embedder, list(fresh.values()), cached.values())
-            if left:
-                await call(self._write, {key: codec.encode(fresh[key]) for key in left})
-            return fresh
-        finally:
-            with self._lock:
-                self._written += 1
-                (coming,) = {self._coming.pop(key) for key in new}
-            # After a failure too: those who wait then embed the texts themselves.
-            coming.set_result(None)
+        fresh = await self._made_elsewhere(codec, embedder, new)
+        left = {key: text for key, text in new.items() if key not in fresh}
+        vectors = await codec.embed(embedder, list(left.values()))
+        fresh |= dict(zip(left, vectors, strict=True))
+        # Before they are stored: a model that has changed behind its name must not fill the cache.
+        codec.check(embedder, list(fresh.values()), cached.values())
+        if left:
+            await call(self._write, {key: codec.encode(fresh[key]) for key in left})
+        return fresh
 
     async def _made_elsewhere(
         self, codec: _Codec[V], embedder: Any, new: Mapping[str, str]
