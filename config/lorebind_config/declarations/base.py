@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import (
     AliasChoices,
@@ -134,8 +134,13 @@ class Declaration(BaseModel):
         if _outermost.get() is cls:
             return handler(source)
         return core_schema.no_info_plain_validator_function(
-            cls.model_validate, metadata={NESTED: cls}
+            cls.model_validate, ref=cls.schema_ref(), metadata={NESTED: cls}
         )
+
+    @classmethod
+    def schema_ref(cls) -> str:
+        """Return the name under which a JSON Schema describes the declaration once."""
+        return f"{cls.__module__}.{cls.__qualname__}:{id(cls)}"
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -145,8 +150,7 @@ class Declaration(BaseModel):
         if NESTED not in schema.get("metadata", {}):
             return handler(schema)
         cls.model_rebuild()
-        ref = f"{cls.__module__}.{cls.__qualname__}:{id(cls)}"
-        return handler(cast("core_schema.CoreSchema", {**cls.__pydantic_core_schema__, "ref": ref}))
+        return handler(cls.__pydantic_core_schema__)
 
     @model_serializer(mode="wrap")
     def _names_first(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

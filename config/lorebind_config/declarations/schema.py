@@ -45,7 +45,7 @@ class SchemaGenerator(GenerateJsonSchema):
         if nested is None:
             return super().generate_inner(schema)
         around.pop("pydantic_js_functions", None)  # those of the class, which its own schema has
-        name = f"{nested.__module__}.{nested.__qualname__}:{id(nested)}"
+        name = nested.schema_ref()
         if name not in self._described:
             self._described.add(name)  # before it is described, as it may contain itself
             nested.model_rebuild()
