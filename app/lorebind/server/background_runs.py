@@ -306,7 +306,7 @@ class BackgroundRuns(ABC, Generic[E]):
             detail = f"{type(error).__name__}; the server's log has details"
             outcome = {"error": ProblemError("internal_error", detail).document()}
         finally:
-            # In an outage, the run stays without a sign of life, and is taken over after it.
+            # In an outage the run shows no sign of life, and is taken over afterwards.
             with suppress(LorebindError):
                 if status == "interrupted":
                     await call(self.runs.interrupt, run)

@@ -173,7 +173,7 @@ def due_for_merge(sizes: Sequence[Size]) -> list[int]:
 def due_for_cleaning(sizes: Sequence[Size]) -> list[list[Size]]:
     """Return all segments in groups to merge, oldest first, if many of the passages are gone."""
     gone = sum(size.gone for size in sizes)
-    # Cleaning writes all terms again, which a quarter of the passages pays for.
+    # Cleaning writes all terms again, which pays off once a quarter of the passages is gone.
     if gone < _FEW_GONE or gone * 4 < sum(size.passages for size in sizes):
         return []
     groups: list[list[Size]] = []

@@ -118,7 +118,7 @@ class Selection(NamedTuple):
 
     @property
     def values(self) -> dict[str, str | None]:
-        # Users search for plain text, so the wildcards of `like` stand for themselves.
+        # Users search for plain text, so the wildcards of `like` are escaped.
         text = re.sub("[!%_]", r"!\g<0>", self.text.casefold())
         return {"state": self.state, "text": f"%{text}%", "format": self.format}
 

@@ -35,7 +35,7 @@ class Memory:
     """Caches data that can always be read again. Safe to share among threads."""
 
     def __init__(self) -> None:
-        # Without locks: at worst, two searches read the same data, and one of both results stays.
+        # Without locks: at worst, two searches read the same data, and one result is kept.
         self._masks: dict[int, tuple[int, Masks]] = {}
         self._keys: dict[int, tuple[int, MetadataKeys]] = {}
         self._members: dict[int, tuple[int, dict[int, Member | None]]] = {}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import Matrix, Vector
 
 STRATEGIES = ("upsert", "replace")
-# Another model gives every text another vector, so a few texts tell.
+# Another model gives every text another vector, so it is enough to compare a few.
 _SAMPLE = 3
 
 _LEAST_COSINE = 0.999
@@ -98,7 +98,7 @@ async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
 async def new_manifest(kb: IndexedKnowledgeBase, chunker: str) -> Manifest:
     """Return the manifest of a new index with vectors of the embedder, and without terms."""
     fingerprint = kb.embedder.fingerprint
-    # Any text tells how long the vectors of an unknown model are.
+    # The dimension of an unknown model is that of any vector it returns.
     dimension = fingerprint.dimension or len(await embed_query(kb.embedder, "dimension"))
     return Manifest(str(fingerprint), fingerprint.key, dimension, chunker, fingerprint.address)
 

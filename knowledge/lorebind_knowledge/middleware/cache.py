@@ -71,8 +71,7 @@ class QueryCache(Wrapper):
                     emit_completed(kb, retrieval.question, result, cached=True)
                 return result
             result = await inner(retrieval)
-            # The index may have changed during the search, and nobody knows which of both it has
-            # read.
+            # If the index changed during the search, the result may be that of either version.
             if await call(self._version, retrieval) == version:
                 self._put(key, version, result)
             return result
@@ -104,7 +103,7 @@ class QueryCache(Wrapper):
         return copy.deepcopy(answer.result)
 
     def _put(self, key: Key, version: Version, result: QueryResult) -> None:
-        # Copies, because callers may change the metadata of what they receive.
+        # Stored as a copy, because callers may change the metadata of a result.
         answer = _Answer(version, self._clock() + self._ttl, copy.deepcopy(result))
         with self._lock:
             self._answers[key] = answer

@@ -102,8 +102,8 @@ class DaemonPool(Executor):
             if self._free < len(self._queue) and self._started < self._size:
                 threading.Thread(target=self._serve, name=self._name, daemon=True).start()
                 self._started += 1
-                # It counts as free before it runs, or the next function would start one more for
-                # nothing.
+                # It counts as free before it runs, or the next function would start another thread
+                # needlessly.
                 self._free += 1
             self._changed.notify()
         return future

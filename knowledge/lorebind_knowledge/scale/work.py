@@ -186,8 +186,8 @@ class Work:
         async def renew() -> None:
             while not lost.is_set():
                 await asyncio.sleep(SECONDS / _RENEWALS)
-                # After an outage, at worst another worker embeds the same texts, and either vectors
-                # stay.
+                # After an outage, at worst another worker embeds the same texts, and the vectors of
+                # one of them are kept.
                 with suppress(StoreError):
                     if not await call(self._batches.renew, batch.id, self.name):
                         lost.set()
