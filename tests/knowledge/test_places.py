@@ -122,6 +122,7 @@ def test_an_ingest_imports_no_library_that_embeds_and_a_search_no_ingest(tmp_pat
     only_ingests = ("ingest", "transforms", "documents.changing", "loaders.registry", "scale")
     places = tuple(f"lorebind_knowledge.{name}" for name in only_ingests)
     assert not [module for module in asked if module.startswith(places)]
+    assert [module for module in modules if module.startswith(places[0])]
 
 
 def test_the_configuration_alone_has_no_kinds() -> None:

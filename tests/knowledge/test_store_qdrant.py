@@ -146,7 +146,7 @@ def test_local_mode_looks_past_another_space() -> None:
     other = Partition(OWNER, index_uid=SPACE.index_uid + 1, dimension=4)
     store.add(other, [stored(number) for number in range(1, 60)])
     store.add(SPACE, [stored(number, NORTH) for number in range(1, 4)])
-    assert set(numbers(store, k=2)) < {1, 2, 3}
+    assert len({1, 2, 3}.intersection(numbers(store, k=2))) == 2
     assert nearest(store, k=2).vectors is not None
     assert sorted(numbers(store, k=5)) == [1, 2, 3]
     store.close()
