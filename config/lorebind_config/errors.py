@@ -15,6 +15,7 @@ LorebindError
 ├── EmbedderError                         the operator: the embedder failed
 ├── RerankerError                         the operator: the reranker failed
 ├── StoreError                            the operator: the store failed
+│   ├── DatabaseUnavailableError          the operator: PostgreSQL does not answer; try again
 │   ├── IndexMismatchError                the operator: the index was built with other settings
 │   ├── LeaseLostError                    the operator: another ingest took over from this one
 │   └── ReadOnlyError                     the operator: the index cannot be written
@@ -149,6 +150,10 @@ class RerankerError(LorebindError):
 
 class StoreError(LorebindError):
     """A vector store or the catalog cannot be reached, or refused an operation."""
+
+
+class DatabaseUnavailableError(StoreError):
+    """PostgreSQL cannot be reached, or the connection was lost; the same call may succeed later."""
 
 
 class IndexMismatchError(StoreError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from lorebind.server.run_events import RunEvents
 from lorebind.server.state.runs import UnderWayError
 from lorebind_config.errors import (
     ConfigurationError,
+    DatabaseUnavailableError,
     IngestRunningError,
     NotFoundError,
     StoreError,
@@ -34,10 +37,17 @@ if TYPE_CHECKING:
     from lorebind.server.state.workers import Workers
     from lorebind_knowledge.scale.engine import WorkerInfo
 
+log = logging.getLogger("lorebind.server")
+
 _TURN_SECONDS = 1.0
 """Seconds that a request waits for the run of its documents to begin."""
 _MOST_SECONDS = 20.0
 """Seconds that it then waits for the end of the run."""
+
+_OUTAGES = 3
+"""Number of outages of a database after which a run goes on. A further one fails it, because the
+ingest itself may be what ends the connections."""
+_RETRY_SECONDS = 1.0
 
 _UNATTENDED = ("waiting", "interrupted")
 """The statuses of runs on which no process works."""
@@ -186,6 +196,24 @@ class Ingests(BackgroundRuns[RunEvents]):
         return RunEvents(run.run_id)
 
     async def carry_out(self, under_way: UnderWay[RunEvents]) -> tuple[str, Mapping[str, Any]]:
+        for _ in range(_OUTAGES):
+            try:
+                return await self._ingest(under_way)
+            except DatabaseUnavailableError as error:
+                log.warning("run %s is interrupted: %s", under_way.run.run_id, error)
+            await self._until_readable(under_way.run)
+            under_way.waits = True  # for the lease of the interrupted ingest, too
+        return await self._ingest(under_way)
+
+    async def _until_readable(self, run: RequestedRun) -> None:
+        """Wait until the run can be read, so that it neither goes on nor fails in an outage."""
+        while True:
+            await asyncio.sleep(_RETRY_SECONDS)
+            with suppress(StoreError):
+                await call(partial(self.runs.find, run.namespace, run.run_id))
+                return
+
+    async def _ingest(self, under_way: UnderWay[RunEvents]) -> tuple[str, Mapping[str, Any]]:
         run, settings = under_way.run, dict(under_way.run.request)
         action = settings.pop("action")
         settings.pop("declared", None)

@@ -83,6 +83,13 @@ class PostgresAddress:
         hints += [hint for sign, hint in _BY_WORDS.items() if sign in text]
         return f"{text}; {hints[0]}" if hints else text
 
+    def is_outage(self, error: psycopg.Error) -> bool:
+        """Whether the server cannot be reached, or has closed the connection."""
+        if not isinstance(error, self._psycopg.OperationalError):
+            return False
+        # Errors that libpq itself notices, such as a reset connection, have no code.
+        return error.sqlstate is None or error.sqlstate.startswith(_OUTAGES)
+
     def __str__(self) -> str:
         host, port = self._settings.get("host", ""), self._settings.get("port", "")
         name = self._settings.get("dbname") or self._settings.get("service") or ""
@@ -95,6 +102,9 @@ class PostgresAddress:
 def import_psycopg() -> Any:
     return import_extra("psycopg", extra="postgres", purpose="storing data in PostgreSQL")
 
+
+_OUTAGES = ("08", "57P")
+"""Classes of SQLSTATE: the connection failed, and the server stops, starts or ends the session."""
 
 # By SQLSTATE or its class, specific ones first.
 _BY_CODE = {

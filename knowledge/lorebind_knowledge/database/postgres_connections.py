@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lorebind_config.errors import StoreError
+from lorebind_config.errors import DatabaseUnavailableError, StoreError
 from lorebind_knowledge.database.postgres_address import import_psycopg
 from lorebind_knowledge.database.postgres_pool import Limits, enter_pool
 
@@ -153,6 +153,7 @@ class Connections:
         try:
             yield
         except self._errors.Error as error:
-            raise StoreError(f"{self.name}: {self._address.advice(error)}") from error
+            kind = DatabaseUnavailableError if self._address.is_outage(error) else StoreError
+            raise kind(f"{self.name}: {self._address.advice(error)}") from error
         except UnicodeEncodeError as error:
             raise StoreError(f"{self.name}: not valid Unicode: {error}") from error

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import yaml
 
@@ -152,6 +153,32 @@ def test_a_worker_that_is_killed_is_replaced(slow: Slow) -> None:
             where = api.post(f"{TEXTS}/reindex").json()["run_id"]
             until(lambda: api.get(f"{TEXTS}/runs/{where}").json()["status"] != "waiting")
             assert wait_for_end(api, f"{TEXTS}/runs/{where}")["status"] == "completed"
+
+
+def test_sessions_that_end_within_a_statement(slow: Slow, postgres: Server) -> None:
+    """The ingest goes on, and embeds at most one batch again."""
+    table = "catalog_chunks"
+    blocked = f"select 1 from pg_locks where relation = '{table}'::regclass and not granted"
+    slow.let_through(1)
+    with (
+        serving(slow.folder, **slow.environ) as server,
+        server.client() as api,
+        working(slow.folder, **slow.environ),
+        closing(psycopg.connect(slow.environ["PG_DSN"])) as db,
+    ):
+        where = f"{TEXTS}/runs/{api.post(f'{TEXTS}/ingest').json()['run_id']}"
+        slow.wait_for(2 * BATCH)
+        db.execute(f"lock table {table}")
+        slow.let_through(100)
+        until(lambda: db.execute(blocked).fetchone())
+        postgres.end_sessions()
+        db.commit()
+        until(lambda: api.get(where).json().get("finished_at"))
+        run = api.get(where).json()
+        documents = api.get(f"{TEXTS}/documents", params={"state": "ready", "limit": 100}).json()
+    assert run["status"] == "completed", run
+    assert len(documents["items"]) == DOCUMENTS
+    assert len(slow.embedded()) <= DOCUMENTS + BATCH
 
 
 def test_knowledge_bases_spread_over_workers(slow: Slow) -> None:
