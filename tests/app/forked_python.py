@@ -11,10 +11,12 @@ programs, and exit as the child does.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import json
 import marshal
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -25,6 +27,7 @@ import traceback
 import types
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -82,6 +85,8 @@ if {kill} in received:
     os.kill(os.getpid(), {kill_now})
 sys.exit(code if code >= 0 else 128 - code)
 """
+HUGE_PAGE = 2 << 20
+MADV_COLLAPSE = 25
 CONSTANTS = "LOREBIND_TEST_CONSTANTS"
 """The variable with new values of constants for a program, as JSON: `{"module:NAME": value}`."""
 KILL = signal.SIGUSR1
@@ -134,7 +139,7 @@ class ForkedPython:
 
 
 def _serve(address: str, libraries: Sequence[str]) -> None:
-    """Answer requests: one child runs a program, and another waits for its end."""
+    """Import the libraries, and run each requested program in a child."""
     for name in libraries:
         import_module(name)
     from lorebind_knowledge.plumbing.tokenizing import encode
@@ -151,34 +156,18 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
         import_module("small_life").live()
         _stay_on(processors)
     gc.freeze()  # programs would scan, and so copy, all objects of the libraries
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(address)
-    listener.listen()
-    os.write(1, b"ready\n")
-    while True:
-        connection, _ = listener.accept()
-        if not os.fork():
-            listener.close()
-            break
-        connection.close()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _use_huge_pages()
+    connection, count = _accept_until_forked(address)
     head, streams, _, _ = socket.recv_fds(connection, 4, 3)
     size = int.from_bytes(head, "big")
     arguments, folder, variables = marshal.loads(connection.recv(size, socket.MSG_WAITALL))
-    child = os.fork()
-    if child:
-        connection.sendall(child.to_bytes(4, "big"))
-        _, status = os.waitpid(child, 0)
-        code = os.waitstatus_to_exitcode(status)
-        connection.sendall(str(code).encode())
-        os._exit(0)
+    connection.sendall(os.getpid().to_bytes(4, "big"))
     connection.close()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
     # Threads of a model would busy-wait for each other.
-    _stay_on([processors[os.getpid() // 2 % len(processors)]] if processors else [])
+    _stay_on([processors[count % len(processors)]] if processors else [])
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
@@ -196,6 +185,57 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     sys.stdout.flush()
     # Libraries would wait for their threads, which a forked child does not have.
     os._exit(code)
+
+
+def _accept_until_forked(address: str) -> tuple[socket.socket, int]:
+    """Fork for each request, and return its connection and number in the child.
+
+    The process that forks sends the exit code of each child to the script that waits for it.
+    """
+    running: dict[int, socket.socket] = {}
+    ended, wakeup = socket.socketpair()
+    wakeup.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakeup.fileno())
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen()
+    os.write(1, b"ready\n")
+    count = 0
+    while True:
+        while listener not in select.select([listener, ended], [], [])[0]:
+            ended.recv(4096)
+            _report_ended(running)
+        connection, _ = listener.accept()
+        count += 1
+        if not (child := os.fork()):
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for other in (listener, ended, wakeup, *running.values()):
+                other.close()
+            return connection, count
+        running[child] = connection
+
+
+def _report_ended(running: dict[int, socket.socket]) -> None:
+    while running:
+        child, status = os.waitpid(-1, os.WNOHANG)
+        if not child:
+            return
+        with running.pop(child) as script, suppress(OSError):  # the script may have been killed
+            script.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _use_huge_pages() -> None:
+    """Merge the pages of Linux, because to fork takes the time to copy a table of all pages."""
+    libc = ctypes.CDLL(None)
+    maps = Path("/proc/self/maps")
+    for line in maps.read_text().splitlines() if maps.exists() else []:
+        addresses, mode, _, _, file, *_ = line.split()
+        if mode == "rw-p" and file == "0":
+            start, end = (int(address, 16) for address in addresses.split("-"))
+            for page in range(-(-start // HUGE_PAGE) * HUGE_PAGE, end - HUGE_PAGE + 1, HUGE_PAGE):
+                libc.madvise(ctypes.c_void_p(page), ctypes.c_size_t(HUGE_PAGE), MADV_COLLAPSE)
 
 
 def _build_models() -> None:
