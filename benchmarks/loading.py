@@ -29,7 +29,7 @@ from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.ingest.preparation import prepare_documents
-from lorebind_knowledge.loaders.process.readers import Loading
+from lorebind_knowledge.loaders.readers import Loading
 from lorebind_knowledge.plumbing.bridge import run
 
 if TYPE_CHECKING:

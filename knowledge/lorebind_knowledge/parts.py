@@ -16,7 +16,7 @@ from lorebind_knowledge.embedders.wrapper import (
     make_sparse_embedder,
 )
 from lorebind_knowledge.index.index import Index
-from lorebind_knowledge.loaders.process.readers import Loading
+from lorebind_knowledge.loaders.readers import Loading
 from lorebind_knowledge.middleware.chain import Middleware
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.run_once import Once

@@ -20,7 +20,8 @@ from lorebind import ConfigurationError, Project, UsageError
 from lorebind_config.checks.named_code import code_version
 from lorebind_config.project_modules import PACKAGES
 from lorebind_knowledge.loaders import base
-from lorebind_knowledge.loaders.base import Anchor, Cue, Heading, LoadedDocument, Record, Table
+from lorebind_knowledge.loaders.base import LoadedDocument
+from lorebind_knowledge.loaders.marks import Anchor, Cue, Heading, Record, Table
 from tests.bindings.helpers import write
 from tests.knowledge.documents import pdf_bytes, xlsx_bytes
 

@@ -12,7 +12,7 @@ import pytest
 from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import UsageError
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
-from lorebind_knowledge.loaders.process.readers import Loading
+from lorebind_knowledge.loaders.readers import Loading
 from lorebind_knowledge.sources.folder.files import FileSource
 from tests.torture.office_bombs import MIB, docx_empty_paragraphs, pdf_deflated, pdf_nested_forms
 

@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 
 from lorebind_knowledge.loaders.base import (
     MOST_HEADINGS,
-    Anchor,
-    Cue,
-    Heading,
     LoadedDocument,
     name_of,
     suffix_of,
     title_of,
     well_formed,
 )
+from lorebind_knowledge.loaders.marks import Anchor, Cue, Heading
 from lorebind_knowledge.loaders.registry import load_document
 from tests.density import examples
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.base import Heading
 from lorebind_knowledge.loaders.decoding import decode, known_charset
+from lorebind_knowledge.loaders.marks import Heading
 from lorebind_knowledge.loaders.registry import load_document
 
 GERMAN = "Über größere Mädchen – ein “Test” für €5"

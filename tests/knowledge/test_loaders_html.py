@@ -10,7 +10,7 @@ from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import DocumentLimitError, SourceError
 from lorebind_knowledge.loaders import base
 from lorebind_knowledge.loaders.base import LoadedDocument
-from lorebind_knowledge.loaders.process.readers import Readers
+from lorebind_knowledge.loaders.readers import Readers
 from lorebind_knowledge.loaders.registry import begin_load, load_document
 
 from .test_loaders_readers import ON_LINUX

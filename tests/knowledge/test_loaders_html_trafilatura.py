@@ -12,8 +12,9 @@ from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.ingest import recipes
-from lorebind_knowledge.loaders.base import Heading, LoadedDocument
-from lorebind_knowledge.loaders.process.readers import Readers
+from lorebind_knowledge.loaders.base import LoadedDocument
+from lorebind_knowledge.loaders.marks import Heading
+from lorebind_knowledge.loaders.readers import Readers
 from lorebind_knowledge.loaders.registry import begin_load, load_document
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.folder.files import FileSource

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.loaders.base import Heading, LoadedDocument
+from lorebind_knowledge.loaders.base import LoadedDocument
+from lorebind_knowledge.loaders.marks import Heading
 from lorebind_knowledge.loaders.registry import load_document
 from tests.density import examples
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.base import Anchor
+from lorebind_knowledge.loaders.marks import Anchor
 from lorebind_knowledge.loaders.registry import load_document
 
 

@@ -10,7 +10,7 @@ import pytest
 from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import DocumentLimitError
 from lorebind_knowledge.loaders.base import LoadedDocument
-from lorebind_knowledge.loaders.process.readers import Readers
+from lorebind_knowledge.loaders.readers import Readers
 from lorebind_knowledge.loaders.registry import begin_load, load_document
 from lorebind_knowledge.sources.folder.files import FileSource
 

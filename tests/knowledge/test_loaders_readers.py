@@ -15,8 +15,8 @@ import pytest
 from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import ConfigurationError, DocumentLimitError, SourceError
 from lorebind_config.reading.loading import build_project
-from lorebind_knowledge.loaders.process import readers as module
-from lorebind_knowledge.loaders.process.readers import Loading, Readers
+from lorebind_knowledge.loaders import readers as module
+from lorebind_knowledge.loaders.readers import Loading, Readers
 from lorebind_knowledge.loaders.registry import load_document
 from tests.torture.office_bombs import MIB, docx_empty_paragraphs, pdf_deflated, pdf_nested_forms
 
@@ -41,7 +41,7 @@ def running() -> list[int]:
             command = (folder / "cmdline").read_bytes()
         except OSError:  # it has ended in the meantime
             continue
-        if parent == os.getpid() and b"loaders.process.worker" in command:
+        if parent == os.getpid() and b"loaders.reader_process" in command:
             pids.append(int(folder.name))
     return pids
 

@@ -14,7 +14,7 @@ import pptx
 import pytest
 
 from lorebind_config.declarations.sources import LoadingDeclaration
-from lorebind_knowledge.loaders.process.readers import Readers
+from lorebind_knowledge.loaders.readers import Readers
 from lorebind_knowledge.loaders.registry import load_document
 from lorebind_knowledge.loaders.textless import ranges
 

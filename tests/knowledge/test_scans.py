@@ -17,9 +17,10 @@ from lorebind_config.declarations.sources import LoadingDeclaration, OcrSettings
 from lorebind_config.document_sizes import IMAGES, SizeLimit
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders import formats
-from lorebind_knowledge.loaders.base import Anchor, Heading, LoadedDocument
+from lorebind_knowledge.loaders.base import LoadedDocument
+from lorebind_knowledge.loaders.marks import Anchor, Heading
 from lorebind_knowledge.loaders.office.pptx import load_pptx
-from lorebind_knowledge.loaders.process.readers import Readers
+from lorebind_knowledge.loaders.readers import Readers
 from lorebind_knowledge.loaders.registry import begin_load, can_load, load_document
 from lorebind_knowledge.loaders.scans import recognition
 from lorebind_knowledge.loaders.scans.gutters import Word, cut_at_gutters

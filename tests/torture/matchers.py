@@ -28,7 +28,7 @@ from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.hub_models.snapshot import _public
 from lorebind_knowledge.loaders.html.removal import without_html
-from lorebind_knowledge.loaders.process.worker import FORMATS, loader_of
+from lorebind_knowledge.loaders.reader_process import FORMATS, loader_of
 from lorebind_knowledge.loaders.registry import load_document
 from lorebind_knowledge.records import joined_locator
 from lorebind_knowledge.resilience.failures import provider_message, retry_after

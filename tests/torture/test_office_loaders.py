@@ -12,7 +12,7 @@ import pytest
 
 from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.process.readers import Readers
+from lorebind_knowledge.loaders.readers import Readers
 from tests.knowledge.documents import (
     epub_bytes,
     handbook,
@@ -31,7 +31,7 @@ READ = """
 import json, resource, sys
 from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.process.readers import Readers
+from lorebind_knowledge.loaders.readers import Readers
 
 data, form = sys.stdin.buffer.read(), sys.argv[1]
 with Readers(LoadingDeclaration()) as readers:

@@ -29,7 +29,7 @@ DRAW = """
 import json, resource, sys
 from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.process.readers import Readers
+from lorebind_knowledge.loaders.readers import Readers
 
 data, form, seconds = sys.stdin.buffer.read(), *sys.argv[1:]
 with Readers(LoadingDeclaration(max_seconds=float(seconds))) as readers:

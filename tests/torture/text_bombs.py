@@ -389,7 +389,7 @@ def read(name: str) -> dict[str, object]:
     from lorebind_config.errors import SourceError
     from lorebind_knowledge.loaders.base import LoadedDocument
     from lorebind_knowledge.loaders.html.removal import without_html
-    from lorebind_knowledge.loaders.process.readers import Readers
+    from lorebind_knowledge.loaders.readers import Readers
     from lorebind_knowledge.loaders.registry import begin_load
 
     uri, make = BOMBS[name]

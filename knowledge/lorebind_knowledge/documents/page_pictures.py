@@ -14,7 +14,7 @@ from lorebind_knowledge.ingest.corpus import find_item
 from lorebind_knowledge.ingest.preparation import stopping
 from lorebind_knowledge.ingest.recipes import Recipes, signature_of
 from lorebind_knowledge.ingest.scans import SCANNED, Scans
-from lorebind_knowledge.loaders.process.readers import Readers
+from lorebind_knowledge.loaders.readers import Readers
 from lorebind_knowledge.loaders.registry import format_of
 from lorebind_knowledge.loaders.scans.words import unpacked_boxes
 from lorebind_knowledge.plumbing.bridge import call

@@ -16,7 +16,7 @@ from lorebind_knowledge.ingest.enumeration import Enumeration
 from lorebind_knowledge.ingest.report import Skipped, SourceReport, Unlisted, skipped_summary
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.formats import plugged_suffixes
-from lorebind_knowledge.loaders.process.readers import Loading
+from lorebind_knowledge.loaders.readers import Loading
 from lorebind_knowledge.loaders.registry import can_load
 from lorebind_knowledge.sources.base import Content, SourceItem, ending_of
 from lorebind_knowledge.transforms.steps import Steps

@@ -24,7 +24,7 @@ from lorebind_knowledge.ingest.prepared import PreparedDocument
 from lorebind_knowledge.ingest.recipes import Recipes, signature_of
 from lorebind_knowledge.ingest.scans import RECOGNIZED, Scans
 from lorebind_knowledge.loaders.base import declared_title, title_of
-from lorebind_knowledge.loaders.process.readers import Readers
+from lorebind_knowledge.loaders.readers import Readers
 from lorebind_knowledge.loaders.registry import begin_load, format_of
 from lorebind_knowledge.loaders.textless import check_text, is_refused
 from lorebind_knowledge.plumbing.bridge import call

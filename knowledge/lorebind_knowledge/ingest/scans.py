@@ -15,7 +15,7 @@ from lorebind_config.errors import MissingDependencyError, SourceError
 from lorebind_config.namespace import digest
 from lorebind_knowledge.catalog.recognized import RecognizedPage
 from lorebind_knowledge.loaders.formats import can_recognize
-from lorebind_knowledge.loaders.process.readers import Readers
+from lorebind_knowledge.loaders.readers import Readers
 from lorebind_knowledge.loaders.registry import WITH_PICTURES
 from lorebind_knowledge.loaders.scans.recognized import count_pictures, with_pages, with_pictures
 from lorebind_knowledge.loaders.textless import parts_in_words, ranges

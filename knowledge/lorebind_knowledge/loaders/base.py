@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import PurePosixPath
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from lorebind_config.errors import SourceError
 from lorebind_config.namespace import ADDED_SCHEME
-from lorebind_knowledge.loaders.editing import TextEdit, change_texts
+from lorebind_knowledge.loaders.marks import Anchor, Cue, Heading, Record, Scan, Table, TextEdit
 from lorebind_knowledge.records import Span, joined_locator, numbered
+from lorebind_knowledge.text.values import change_texts
 
 T = TypeVar("T")
 
@@ -53,70 +54,6 @@ PARTS = ("page", "slide", "sheet", "chapter", "cell", "image")
 
 _CITED_BY_HEADINGS = ("docx",)
 """Formats whose readers see no lines, and no pages that are the same for all of them."""
-
-
-class Heading(NamedTuple):
-    """A heading: its start, its level (1 is the top), and its title."""
-
-    start: int
-    level: int
-    title: str
-
-
-class Table(NamedTuple):
-    """A table with a header, whose rows are lines: its start, where its rows start, its end."""
-
-    start: int
-    """Start of the header, and of the caption above it, if any."""
-    rows: int
-    end: int
-
-    def moved(self, shift: int) -> Table:
-        """Return the table in a text in which it begins `shift` characters later."""
-        return Table(self.start + shift, self.rows + shift, self.end + shift)
-
-
-class Record(NamedTuple):
-    """The start of a part with metadata of its own, such as a row; it ends where the next starts.
-
-    A passage never contains parts of two records.
-    """
-
-    start: int
-    metadata: Mapping[str, Any]
-
-
-class Cue(NamedTuple):
-    """A part of a transcript's text, with the time when it is spoken, in seconds."""
-
-    start: int
-    end: int
-    time_start: float
-    time_end: float
-
-
-class Scan(NamedTuple):
-    """A part of the text that OCR has recognized."""
-
-    start: int
-    end: int
-
-
-class Anchor(NamedTuple):
-    """The start of a part that citations name: `page 4`, `slide 4`, `sheet Prices, rows 2-40`."""
-
-    start: int
-    kind: Literal["page", "slide", "cell", "chapter", "sheet"]
-    name: int | str
-    """Its number, or its title as citations show it; for a page always its number.
-
-    For a sheet, the first line of the text is its name, and each further line is a row.
-    """
-
-    @property
-    def stands_alone(self) -> bool:
-        """Whether no passage continues into the next part: not so for pages and cells."""
-        return self.kind in ("slide", "sheet", "chapter")
 
 
 @dataclass(frozen=True)

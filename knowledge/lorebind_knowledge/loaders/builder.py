@@ -6,15 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from lorebind_knowledge.loaders.base import (
-    MOST_TABLES,
-    Anchor,
-    Heading,
-    LoadedDocument,
-    Table,
-    joined,
-    title_of,
-)
+from lorebind_knowledge.loaders.base import MOST_TABLES, LoadedDocument, joined, title_of
+from lorebind_knowledge.loaders.marks import Anchor, Heading, Table
 
 PICTURE = "\N{OBJECT REPLACEMENT CHARACTER}"
 """A block that stands for a picture."""

@@ -11,17 +11,11 @@ from xml.etree import ElementTree
 from zipfile import ZipFile
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.base import (
-    MOST_TABLES,
-    Anchor,
-    Heading,
-    LoadedDocument,
-    as_title,
-    title_of,
-)
+from lorebind_knowledge.loaders.base import MOST_TABLES, LoadedDocument, as_title, title_of
 from lorebind_knowledge.loaders.builder import DocumentBuilder
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.html.page import load_html, meta_charset, xml_as_html
+from lorebind_knowledge.loaders.marks import Anchor, Heading
 from lorebind_knowledge.loaders.office.packages import reading_package
 from lorebind_knowledge.loaders.properties import properties_of
 

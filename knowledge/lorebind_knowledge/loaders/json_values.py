@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.loaders.base import (
     LoadedDocument,
-    Record,
     declared_title,
     joined,
     title_of,
@@ -19,6 +18,7 @@ from lorebind_knowledge.text.values import parsed_json
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.sources import SourceMetadata
+    from lorebind_knowledge.loaders.marks import Record
 
 _LONGEST_KEY = 200
 """In characters; a key is part of the paths of all values below it."""

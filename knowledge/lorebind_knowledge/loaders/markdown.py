@@ -15,13 +15,12 @@ from lorebind_knowledge.loaders.base import (
     LONGEST_TITLE,
     MOST_HEADINGS,
     MOST_TABLES,
-    Heading,
     LoadedDocument,
-    Table,
     declared_title,
     title_of,
     well_formed,
 )
+from lorebind_knowledge.loaders.marks import Heading, Table
 from lorebind_knowledge.loaders.properties import as_date
 from lorebind_knowledge.records import Span
 from lorebind_knowledge.text.markdown import LINE, TABLE_DASHES, outside_fences

@@ -6,13 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from lorebind_knowledge.loaders.base import (
-    LONGEST_TITLE,
-    MOST_HEADINGS,
-    Heading,
-    LoadedDocument,
-    title_of,
-)
+from lorebind_knowledge.loaders.base import LONGEST_TITLE, MOST_HEADINGS, LoadedDocument, title_of
+from lorebind_knowledge.loaders.marks import Heading
 from lorebind_knowledge.text.markdown import LINE
 
 _UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1*+\s*+$")

@@ -7,15 +7,10 @@ from itertools import islice
 from typing import Any
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.base import (
-    MOST_HEADINGS,
-    MOST_TABLES,
-    Anchor,
-    LoadedDocument,
-    well_formed,
-)
+from lorebind_knowledge.loaders.base import MOST_HEADINGS, MOST_TABLES, LoadedDocument, well_formed
 from lorebind_knowledge.loaders.builder import DocumentBuilder
 from lorebind_knowledge.loaders.markdown import headings_of, read_front_matter, tables_of
+from lorebind_knowledge.loaders.marks import Anchor
 from lorebind_knowledge.text.values import parsed_json
 
 _LONGEST_OUTPUT = 500

@@ -14,13 +14,11 @@ from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
     MAX_CHARACTERS,
     MOST_TABLES,
-    Anchor,
-    Heading,
     LoadedDocument,
-    Table,
     title_of,
     well_formed,
 )
+from lorebind_knowledge.loaders.marks import Anchor, Heading, Table
 from lorebind_knowledge.loaders.properties import properties_of
 
 MAX_PAGES = 5_000

@@ -13,7 +13,8 @@ from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 from lorebind_config.plugins import import_extra
-from lorebind_knowledge.loaders.base import LoadedDocument, Table, well_formed
+from lorebind_knowledge.loaders.base import LoadedDocument, well_formed
+from lorebind_knowledge.loaders.marks import Table
 from lorebind_knowledge.loaders.pdf import PageText, clean_text, load_pdf
 from lorebind_knowledge.loaders.tables import header_rows
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lorebind_config import plugins
 from lorebind_config.document_sizes import IMAGES
 from lorebind_config.errors import SourceError
+from lorebind_knowledge.loaders import reader_process
 from lorebind_knowledge.loaders.base import suffix_of
 from lorebind_knowledge.loaders.decoding import decode, known_charset
 from lorebind_knowledge.loaders.formats import (
@@ -24,7 +25,6 @@ from lorebind_knowledge.loaders.formats import (
     plugged_suffixes,
 )
 from lorebind_knowledge.loaders.office import packages
-from lorebind_knowledge.loaders.process import worker
 from lorebind_knowledge.loaders.text import LANGUAGES
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def load_document(
         data,
         uri,
         media_type,
-        lambda form, *parts, **options: worker.loader_of(form, options)(*parts),
+        lambda form, *parts, **options: reader_process.loader_of(form, options)(*parts),
         extractor,
         tables=tables,
         declared=declared,
@@ -129,7 +129,7 @@ def begin_load(
     declared: SourceMetadata | None = None,
     pictures: bool = False,
 ) -> LoadedDocument | T:
-    """Load a document from its bytes, or begin to if its format is one of `worker.FORMATS`.
+    """Load a document from its bytes, or begin to if its format is one of `reader_process.FORMATS`.
 
     Args:
         data, uri, media_type, extractor, tables, declared: see `load_document`, which also lists
@@ -156,7 +156,7 @@ def begin_load(
     if form == "html":
         reader = form if extractor == "built_in" else extractor
         return begin(reader, known_charset(charset).encode() + b"\n" + data, uri)
-    if form in worker.FORMATS:
+    if form in reader_process.FORMATS:
         if not data:
             raise SourceError(f"{uri}: is empty; download or save it again")
         form = "pdf_tables" if form == "pdf" and tables else form
@@ -238,7 +238,7 @@ def _by_content(data: bytes) -> str:
 
 def _is_rendered(form: str, data: bytes) -> bool:
     """Return whether a text cannot be a file of the format that its name suggests."""
-    read_by_others = form in worker.FORMATS and form != "html"
+    read_by_others = form in reader_process.FORMATS and form != "html"
     return read_by_others or (form == "notebook" and not data.lstrip().startswith(b"{"))
 
 

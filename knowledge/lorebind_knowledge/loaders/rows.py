@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lorebind_config.errors import SourceError, did_you_mean
-from lorebind_knowledge.loaders.base import Record
+from lorebind_knowledge.loaders.marks import Record
 from lorebind_knowledge.text.values import typed
 
 MOST_RECORDS = 100_000

@@ -11,11 +11,12 @@ from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.base import LoadedDocument, Record, joined, suffix_of, title_of
+from lorebind_knowledge.loaders.base import LoadedDocument, joined, suffix_of, title_of
 from lorebind_knowledge.loaders.rows import Columns, add_record
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.sources import SourceMetadata
+    from lorebind_knowledge.loaders.marks import Record
 
 _DELIMITERS = ",;\t|"
 _YEAR = re.compile(r"(?:19|20)\d\d")

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.base import Cue, LoadedDocument, title_of
+from lorebind_knowledge.loaders.base import LoadedDocument, title_of
+from lorebind_knowledge.loaders.marks import Cue
 
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*+)?\s++([^<>]++)>")
 _STYLING = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")  # SubRip files use {\an8} of other formats

@@ -10,7 +10,8 @@ from dataclasses import fields
 import pytest
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.base import Anchor, Cue, Heading, LoadedDocument
+from lorebind_knowledge.loaders.base import LoadedDocument
+from lorebind_knowledge.loaders.marks import Anchor, Cue, Heading
 from lorebind_knowledge.transforms.steps import DocumentTransform, checked
 
 _GUIDE = "# Keys\n\nRotate the key.\n\n## Old keys\n\nRevoke them; write to ann@example.com.\n"

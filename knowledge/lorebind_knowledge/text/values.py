@@ -1,8 +1,12 @@
-"""The values that texts stand for: JSON, and what formats and paths with texts only mean."""
+"""The values that texts stand for, and the texts within JSON values.
+
+Some formats have only texts, as do paths: there, the form of a text tells whether it is a number.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lorebind_config.errors import SourceError
@@ -44,3 +48,15 @@ def parsed_json(text: str, uri: str, number: int | None = None) -> Any:
     except ValueError as error:  # Python limits the digits of integers
         place = f"line {number}: " if number else ""
         raise SourceError(f"{uri}: {place}a number is too long") from error
+
+
+def change_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with all texts in it changed, also the keys of mappings."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(str(key)): change_texts(inner, change) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        changed = (change_texts(inner, change) for inner in value)
+        return list(changed) if isinstance(value, list) else tuple(changed)
+    return value

@@ -14,17 +14,12 @@ from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_knowledge.loaders.base import (
     LONGEST_TITLE,
     MAX_CHARACTERS,
-    Anchor,
-    Cue,
-    Heading,
     LoadedDocument,
-    Record,
-    Scan,
-    Table,
     joined,
     misnamed_page,
     well_formed,
 )
+from lorebind_knowledge.loaders.marks import Anchor, Cue, Heading, Record, Scan, Table
 from lorebind_knowledge.sources.folder.walk import matcher
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import SourceError
 from lorebind_config.plugins import import_extra
-from lorebind_knowledge.loaders.base import LONGEST_TITLE, Heading, LoadedDocument, title_of, words
+from lorebind_knowledge.loaders.base import LONGEST_TITLE, LoadedDocument, title_of, words
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.html.content import content_of
 from lorebind_knowledge.loaders.html.text import TextWriter
@@ -17,6 +17,8 @@ from lorebind_knowledge.loaders.properties import properties_of
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser
+
+    from lorebind_knowledge.loaders.marks import Heading
 
 _META_CHARSET = re.compile(rb"<meta[^>]+?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _ENDS_ITSELF = re.compile(r"<([A-Za-z][\w-]*+)([^<>]*)/>")

@@ -6,15 +6,9 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 
-from lorebind_knowledge.loaders.base import (
-    LONGEST_TITLE,
-    MOST_TABLES,
-    Heading,
-    Table,
-    check_length,
-    words,
-)
+from lorebind_knowledge.loaders.base import LONGEST_TITLE, MOST_TABLES, check_length, words
 from lorebind_knowledge.loaders.html.tree import Element
+from lorebind_knowledge.loaders.marks import Heading, Table
 from lorebind_knowledge.loaders.tables import header_rows
 
 _HEADING = re.compile(r"h[1-6]")

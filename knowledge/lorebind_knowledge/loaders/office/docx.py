@@ -8,12 +8,9 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from lorebind_knowledge.loaders.base import (
-    Heading,
-    LoadedDocument,
-    well_formed,
-)
+from lorebind_knowledge.loaders.base import LoadedDocument, well_formed
 from lorebind_knowledge.loaders.builder import DocumentBuilder
+from lorebind_knowledge.loaders.marks import Heading
 from lorebind_knowledge.loaders.office.packages import (
     core_properties,
     has_picture,

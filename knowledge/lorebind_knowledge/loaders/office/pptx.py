@@ -7,14 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lorebind_config.plugins import import_extra
-from lorebind_knowledge.loaders.base import (
-    Anchor,
-    Heading,
-    LoadedDocument,
-    as_title,
-    well_formed,
-)
+from lorebind_knowledge.loaders.base import LoadedDocument, as_title, well_formed
 from lorebind_knowledge.loaders.builder import DocumentBuilder
+from lorebind_knowledge.loaders.marks import Anchor, Heading
 from lorebind_knowledge.loaders.office.packages import (
     core_properties,
     has_picture,

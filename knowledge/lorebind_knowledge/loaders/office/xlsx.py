@@ -13,17 +13,9 @@ from zipfile import ZipFile
 
 from lorebind_config.errors import SourceError
 from lorebind_config.plugins import import_extra
-from lorebind_knowledge.loaders.base import (
-    Anchor,
-    Heading,
-    LoadedDocument,
-    Record,
-    as_title,
-    joined,
-    title_of,
-    well_formed,
-)
+from lorebind_knowledge.loaders.base import LoadedDocument, as_title, joined, title_of, well_formed
 from lorebind_knowledge.loaders.builder import DocumentBuilder
+from lorebind_knowledge.loaders.marks import Anchor, Heading, Record
 from lorebind_knowledge.loaders.office.packages import core_properties, reading_package
 from lorebind_knowledge.loaders.rows import Columns, add_record, hint
 from lorebind_knowledge.loaders.tables import Marked, cleaned, marked, records, selected

@@ -11,7 +11,8 @@ from typing import Any
 
 from lorebind_config.errors import NotFoundError, SourceError
 from lorebind_config.plugins import import_extra
-from lorebind_knowledge.loaders.base import Anchor, LoadedDocument, title_of
+from lorebind_knowledge.loaders.base import LoadedDocument, title_of
+from lorebind_knowledge.loaders.marks import Anchor
 from lorebind_knowledge.loaders.pdf import BETWEEN_PAGES, MAX_PAGES, opened_pdf
 
 MOST_SIDE = 2_000

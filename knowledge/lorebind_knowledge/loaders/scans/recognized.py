@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lorebind_knowledge.loaders.base import Heading, LoadedDocument, Scan, Table, check_length
+from lorebind_knowledge.loaders.base import LoadedDocument, check_length
 from lorebind_knowledge.loaders.builder import PICTURE
+from lorebind_knowledge.loaders.marks import Heading, Scan, Table
 from lorebind_knowledge.loaders.pdf import BETWEEN_PAGES
 
 

@@ -32,12 +32,12 @@ from lorebind_config.errors import (
 )
 from lorebind_config.namespace import digest
 from lorebind_knowledge.loaders.base import MAX_CHARACTERS
-from lorebind_knowledge.loaders.process.worker import LENGTHS, READY, loader_of, unpacked
+from lorebind_knowledge.loaders.reader_process import LENGTHS, READY, loader_of, unpacked
 from lorebind_knowledge.plumbing.lanes import usable_processors
 from lorebind_knowledge.resilience.limits import FairSemaphore
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.loaders.process.worker import Read
+    from lorebind_knowledge.loaders.reader_process import Read
 
 R = TypeVar("R")
 
@@ -53,7 +53,7 @@ HTML, so a few small documents are read sooner without."""
 
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from lorebind_knowledge.loaders.process.worker import main; main(int(sys.argv[2]))"
+    "from lorebind_knowledge.loaders.reader_process import main; main(int(sys.argv[2]))"
 )
 _LIBRARIES = (
     "pypdfium2",
@@ -137,7 +137,7 @@ class Readers:
         """When a second process may be started; 0 before the first."""
 
     def begin(self, form: str, data: bytes, uri: str, **options: Any) -> Future[Any]:
-        """Start to read a document in one of `worker.FORMATS`, or to draw pictures of its pages.
+        """Start to read a document in one of `reader_process.FORMATS`, or to draw its pages.
 
         Args:
             form: the format.
@@ -336,7 +336,7 @@ class _Process:
     def ask(
         self, form: str, data: bytes, uri: str, options: dict[str, Any]
     ) -> tuple[dict[str, Any], bytes]:
-        """Send a job and return its result; see `worker`.
+        """Send a job and return its result; see `reader_process`.
 
         Raises:
             _EndedError: the process has ended without a result.

@@ -23,7 +23,8 @@ from functools import partial
 from typing import IO, Any, TypeAlias
 
 from lorebind_config.errors import MissingDependencyError, NotFoundError, SourceError
-from lorebind_knowledge.loaders.base import Anchor, Cue, Heading, LoadedDocument, Record, Table
+from lorebind_knowledge.loaders.base import LoadedDocument
+from lorebind_knowledge.loaders.marks import Anchor, Cue, Heading, Record, Table
 
 LENGTHS = struct.Struct(">QQ")
 """Lengths of a result's two parts, in bytes."""

@@ -1,1 +1,0 @@
-"""The processes that read documents within limits of memory and time."""
