@@ -31,7 +31,7 @@ from lorebind_bindings.workflow.run_stream import RunStream
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lorebind_bindings.workflow.events.events import RunEvent
+    from lorebind_bindings.workflow.events import RunEvent
 
 LIMIT = 1.2
 TURN = 100

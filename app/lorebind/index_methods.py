@@ -13,8 +13,8 @@ from lorebind_knowledge.plumbing.bridge import sync
 if TYPE_CHECKING:
     from lorebind_knowledge.handle import KnowledgeHandle
     from lorebind_knowledge.ingest.rollback import RollbackReport
-    from lorebind_knowledge.packing.report import PackReport, UnpackReport
-
+    from lorebind_knowledge.packing.pack import PackReport
+    from lorebind_knowledge.packing.unpack import UnpackReport
 
 _SECTIONS = ("embedders", "sparse_embedders")
 """The sections of a declaration from which a pack brings what its knowledge base needs."""

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from lorebind_bindings.settings import GenerateSettings as GenerateSettings
     from lorebind_bindings.settings import RetrievalSettings as RetrievalSettings
     from lorebind_bindings.settings import RetrieverSettings as RetrieverSettings
-    from lorebind_bindings.workflow.events.events import RunEvent as RunEvent
-    from lorebind_bindings.workflow.events.events import event_schema as event_schema
+    from lorebind_bindings.workflow.events import RunEvent as RunEvent
+    from lorebind_bindings.workflow.events import event_schema as event_schema
     from lorebind_bindings.workflow.events.sinks import JsonLinesSink as JsonLinesSink
     from lorebind_bindings.workflow.events.sinks import MemorySink as MemorySink
     from lorebind_bindings.workflow.events.sinks import Sink as Sink
@@ -69,7 +69,7 @@ else:
             ".resolver": "BindingScope Provenance ResolvedBinding bind override override_settings",
             ".retrieving": "BoundResult Verdict retrieve",
             ".settings": "GenerateSettings RetrievalSettings RetrieverSettings",
-            ".workflow.events.events": "RunEvent event_schema",
+            ".workflow.events": "RunEvent event_schema",
             ".workflow.events.sinks": "JsonLinesSink MemorySink Sink StdoutSink",
             ".workflow.results": "RunResult TaskResult",
             ".workflow.run_stream": "RunStream",

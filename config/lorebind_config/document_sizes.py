@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from lorebind_config.errors import SourceError
+
 MEGABYTE = 1024 * 1024
 DEFAULT_MAX_BYTES = 4 * MEGABYTE
 DEFAULT_MAX_SCAN_BYTES = 32 * MEGABYTE
@@ -13,6 +15,8 @@ _SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
 _MEDIA_TYPES = ("image/png", "image/jpeg", "image/tiff", "image/webp")
 IMAGES = (*_SUFFIXES, *_MEDIA_TYPES)
 """File extensions and media types of images, which OCR can read."""
+
+_UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 
 class Limit(NamedTuple):
@@ -34,6 +38,18 @@ class SizeLimit(NamedTuple):
         is_larger = self.max_scan_bytes > self.max_bytes and _is_scan(uri, media_type)
         setting = "max_scan_bytes" if is_larger else "max_bytes"
         return Limit(getattr(self, setting), f"the limit is {setting} of its source")
+
+
+def too_large(name: str, limit: Limit) -> SourceError:
+    """Return the error for a file that is larger than its limit."""
+    return SourceError(f"{name}: is larger than {_size(limit.size)}; {limit.hint}")
+
+
+def _size(count: int) -> str:
+    for unit, name in _UNITS:
+        if count % unit == 0:
+            return f"{count // unit} {name}"
+    return f"{count} bytes"
 
 
 def _is_scan(uri: str, media_type: str) -> bool:

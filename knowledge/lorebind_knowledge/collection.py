@@ -1,6 +1,6 @@
 """A collection: documents that are added by hand, as LangChain's `VectorStore`.
 
-`stores/langchain` does the reverse. Ingests do not touch a collection.
+`stores/langchain` and `embedders/langchain` do the reverse. Ingests do not touch a collection.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore as LangChainVectorStore
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
@@ -19,19 +20,16 @@ from lorebind_config.namespace import PROJECT_SCOPE, Namespace, current_tenant, 
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.indexes import Manifest
 from lorebind_knowledge.cosines import score_of
-from lorebind_knowledge.embedders.base import embed_query
+from lorebind_knowledge.embedders.base import embed_documents, embed_query
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
-from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
 from lorebind_knowledge.index.index import Index, NoIndexError
-from lorebind_knowledge.plumbing.bridge import call, sync
+from lorebind_knowledge.plumbing.bridge import call, run, sync
 from lorebind_knowledge.records import Record
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.text.languages import detect_language
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-
-    from langchain_core.embeddings import Embeddings
 
     from lorebind_knowledge.catalog.chunks import StoredChunk
     from lorebind_knowledge.catalog.indexes import IndexEntry
@@ -304,6 +302,34 @@ class LorebindVectorStore(LangChainVectorStore):
 
     def _check_writable(self) -> None:
         """Raise if documents cannot be added or deleted."""
+
+
+class LorebindEmbeddings(Embeddings):
+    """LangChain `Embeddings` that call a Lorebind embedder, `batch_size` texts at a time.
+
+    Raises:
+        EmbedderError: the embedder failed, or did not return one finite vector per text.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        vectors: list[list[float]] = []
+        for start in range(0, len(texts), self._embedder.batch_size):
+            batch = texts[start : start + self._embedder.batch_size]
+            vectors += (await embed_documents(self._embedder, batch)).tolist()
+        return vectors
+
+    async def aembed_query(self, text: str) -> list[float]:
+        numbers: list[float] = (await embed_query(self._embedder, text)).tolist()
+        return numbers
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return run(self.aembed_documents(texts))
+
+    def embed_query(self, text: str) -> list[float]:
+        return run(self.aembed_query(text))
 
 
 @asynccontextmanager

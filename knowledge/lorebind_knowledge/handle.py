@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
-    from lorebind_knowledge.packing.report import PackReport, UnpackReport
+    from lorebind_knowledge.packing.pack import PackReport
+    from lorebind_knowledge.packing.unpack import UnpackReport
     from lorebind_knowledge.parts import Parts
     from lorebind_knowledge.records import MatchingTerms, QueryResult
     from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore

@@ -161,7 +161,7 @@ class Parts:
                 `VectorStore`.
         """
         # Both import LangChain, which takes half a second.
-        from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
+        from lorebind_knowledge.collection import LorebindEmbeddings
         from lorebind_knowledge.stores.langchain.declaration import make_existing
 
         def make() -> ExistingStore:

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from lorebind import event_schema
-from lorebind_bindings.workflow.events.events import RunEvent
+from lorebind_bindings.workflow.events import RunEvent
 
 from .forked_python import ForkedPython
 from .helpers import Cli
@@ -215,7 +215,7 @@ def test_a_failed_run_is_watched_to_its_end(cli: Cli) -> None:
 
 
 def _event(kind: Any, path: str, **data: Any) -> RunEvent:
-    from lorebind_bindings.workflow.events.events import RunEvent
+    from lorebind_bindings.workflow.events import RunEvent
 
     return RunEvent(kind, 1, 1, "t1", path.split("[")[0], path, data)
 

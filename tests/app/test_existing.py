@@ -18,8 +18,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from lorebind import Project, existing
+from lorebind_knowledge.collection import LorebindEmbeddings
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
-from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
 from tests.bindings.helpers import write
 
 from .helpers import Cli
@@ -230,7 +230,7 @@ def open_store(embedding):
 OPENS_ITSELF = """\
 from langchain_chroma import Chroma
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
-from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
+from lorebind_knowledge.collection import LorebindEmbeddings
 
 def open_store():
     words = LorebindEmbeddings(HashingEmbedder(dimension=256))

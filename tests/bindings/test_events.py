@@ -8,8 +8,8 @@ from typing import Any, get_args
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
+from lorebind_bindings.workflow.events import EventType, RunEvent, event_schema
 from lorebind_bindings.workflow.events.event_line import event_line, styled
-from lorebind_bindings.workflow.events.events import EventType, RunEvent, event_schema
 
 ERROR = {"type": "ModelError", "message": "the model is down", "task": "read"}
 

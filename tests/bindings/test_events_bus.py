@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lorebind_bindings.workflow.events import RunEvent
 from lorebind_bindings.workflow.events.bus import EventBus
-from lorebind_bindings.workflow.events.events import RunEvent
 from lorebind_bindings.workflow.events.subscription import Subscription
 from lorebind_config.errors import UsageError
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from lorebind_bindings.workflow.events import RunEvent
 from lorebind_bindings.workflow.events.bus import EventBus
-from lorebind_bindings.workflow.events.events import RunEvent
 from lorebind_bindings.workflow.events.sinks import MemorySink
 from lorebind_bindings.workflow.results import RunResult
 from lorebind_bindings.workflow.run_stream import RunStream

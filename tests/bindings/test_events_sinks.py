@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lorebind_bindings.workflow.events import bus
+from lorebind_bindings.workflow.events import RunEvent, bus, event_schema
 from lorebind_bindings.workflow.events.bus import EventBus, SinkHealth
-from lorebind_bindings.workflow.events.events import RunEvent, event_schema
 from lorebind_bindings.workflow.events.sinks import (
     JsonLinesSink,
     MemorySink,

@@ -19,8 +19,8 @@ from langchain_postgres import PGEngine, PGVectorStore
 from sqlalchemy.engine import make_url
 
 from lorebind import ConfigurationError, EmbedderError, ModelError, Project, StoreError, UsageError
+from lorebind_knowledge.collection import LorebindEmbeddings
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
-from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
 from lorebind_knowledge.plumbing.bridge import finish
 
 from .journey import build, travel

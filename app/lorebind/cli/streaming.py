@@ -11,7 +11,7 @@ from lorebind_bindings.workflow.events.event_line import event_line
 
 if TYPE_CHECKING:
     from lorebind_bindings import RunResult, RunStream
-    from lorebind_bindings.workflow.events.events import RunEvent
+    from lorebind_bindings.workflow.events import RunEvent
 
 _MOST_HELD = 256
 

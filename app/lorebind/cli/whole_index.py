@@ -26,7 +26,7 @@ from lorebind_config.errors import NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lorebind_knowledge.packing.report import UnpackReport
+    from lorebind_knowledge.packing.unpack import UnpackReport
 
 
 def pack(

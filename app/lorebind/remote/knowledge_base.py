@@ -36,7 +36,8 @@ from lorebind_knowledge.events import Event, Events, Extension
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, Skipped
 from lorebind_knowledge.ingest.rollback import RollbackReport
 from lorebind_knowledge.loaders.scans.words import PageBox
-from lorebind_knowledge.packing.report import PackReport, UnpackReport
+from lorebind_knowledge.packing.pack import PackReport
+from lorebind_knowledge.packing.unpack import UnpackReport
 from lorebind_knowledge.records import MatchingTerms, QueryResult, SearchPath
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from lorebind.server.server import Server
-    from lorebind_bindings.workflow.events.events import RunEvent
+    from lorebind_bindings.workflow.events import RunEvent
     from lorebind_bindings.workflow.run_stream import RunStream
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from lorebind_knowledge.plumbing.bridge import call
 if TYPE_CHECKING:
     from lorebind.server.state.run_events import StoredEvents
     from lorebind.server.state.runs import RequestedRun
-    from lorebind_bindings.workflow.events.events import RunEvent
+    from lorebind_bindings.workflow.events import RunEvent
 
 _PAUSE_SECONDS = 0.05
 """Seconds between two transactions, in which more events gather."""

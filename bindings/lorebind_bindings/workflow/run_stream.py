@@ -14,8 +14,8 @@ from lorebind_knowledge.plumbing.bridge import run
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 
+    from lorebind_bindings.workflow.events import RunEvent
     from lorebind_bindings.workflow.events.bus import SinkHealth
-    from lorebind_bindings.workflow.events.events import RunEvent
     from lorebind_bindings.workflow.results import RunResult
 
 

@@ -9,7 +9,7 @@ import time
 from array import array
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -25,7 +25,6 @@ from lorebind_knowledge.packing.archive import (
     WORDS,
     PackWriter,
 )
-from lorebind_knowledge.packing.report import PackReport
 from lorebind_knowledge.plumbing.bridge import call, in_steps
 from lorebind_knowledge.text import terms
 
@@ -52,6 +51,23 @@ COLUMNS = (
     *("format", "size", "modified"),
 )
 """The columns of a document in the ledger that a pack has."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackReport:
+    """The content of a pack that was written."""
+
+    kb_id: str
+    documents: int
+    """Number of documents, including those that failed."""
+    chunks: int
+    added: int
+    """Number of documents that were added by hand, which it has as they were added."""
+    embedder: str
+    """The embedder that has made its vectors."""
+    bytes: int
+    """The size of the file."""
+    seconds: float
 
 
 async def pack(

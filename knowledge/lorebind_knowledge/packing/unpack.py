@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -17,9 +17,9 @@ from lorebind_config.errors import LorebindError
 from lorebind_knowledge.catalog.entries import unit_vectors
 from lorebind_knowledge.ingest.indexes import new_manifest, publish_copy
 from lorebind_knowledge.ingest.progress import Progress
+from lorebind_knowledge.ingest.report import IngestReport
 from lorebind_knowledge.ingest.terms import TermsOfRun
 from lorebind_knowledge.packing.archive import TERMS, WORDS, PackReader
-from lorebind_knowledge.packing.report import Difference, UnpackReport
 from lorebind_knowledge.plumbing.bridge import call, in_steps
 from lorebind_knowledge.text import terms
 
@@ -36,6 +36,32 @@ STRATEGY = "unpack"
 """The strategy of its runs in the ledger."""
 
 _POSTINGS_AT_ONCE = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A setting that the pack's declaration has, and the one in use, if they are not equal."""
+
+    key: str
+    """The path of the setting, such as `chunking.size`."""
+    packed: Any
+    """The value in the pack; None if it declares none."""
+    declared: Any
+    """The value in use; None if the default is."""
+
+
+@dataclass(slots=True)
+class UnpackReport(IngestReport):
+    """The results of unpacking, in the form of an ingest's."""
+
+    embedder_before: str = ""
+    """The embedder of the pack's vectors."""
+    tokens_embedded: int = 0
+    """Number of tokens in the texts that were embedded."""
+    cost: float | None = None
+    """Their cost, in the currency of the embedder's `price_per_million_tokens`; None without."""
+    differences: list[Difference] = field(default_factory=list)
+    """Where the declaration in use, which stays, differs from the pack's."""
 
 
 async def unpack(

@@ -16,22 +16,6 @@ from lorebind_config.redaction import HIDDEN, is_secret_path
 if TYPE_CHECKING:
     from lorebind_config.declarations.base import Path
     from lorebind_config.declarations.sources import SourceBase, SourceMetadata
-    from lorebind_config.document_sizes import Limit
-
-_UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
-
-
-def too_large(name: str, limit: Limit) -> SourceError:
-    """Return the error for a file that is larger than its limit."""
-    return SourceError(f"{name}: is larger than {_size(limit.size)}; {limit.hint}")
-
-
-def _size(count: int) -> str:
-    for unit, name in _UNITS:
-        if count % unit == 0:
-            return f"{count // unit} {name}"
-    return f"{count} bytes"
-
 
 PLAIN_TEXT = "text/plain"
 MARKDOWN = "text/markdown"

@@ -19,10 +19,11 @@ from lorebind_config.dates import date_of, parsed_date
 from lorebind_config.declarations.base import OUTSIDE
 from lorebind_config.declarations.sources import SourceBase
 from lorebind_config.declarations.values import ConfigMap, GlobPattern
+from lorebind_config.document_sizes import too_large
 from lorebind_config.errors import SourceError
 from lorebind_config.plugins import import_extra
 from lorebind_config.redaction import redacted_message
-from lorebind_knowledge.sources.base import Content, SourceItem, mark, too_large
+from lorebind_knowledge.sources.base import Content, SourceItem, mark
 from lorebind_knowledge.sources.folder.files import FileSource
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from lorebind_config.checks.named_code import named_class
 from lorebind_config.declarations.objects import ClassOrObject
 from lorebind_config.declarations.sources import SourceBase
 from lorebind_config.declarations.values import ConfigMap
-from lorebind_config.document_sizes import SizeLimit
+from lorebind_config.document_sizes import SizeLimit, too_large
 from lorebind_config.errors import SourceError
 from lorebind_config.namespace import free_name
 from lorebind_config.redaction import redacted_message
@@ -27,7 +27,6 @@ from lorebind_knowledge.sources.base import (
     mark,
     media_type_of_text,
     plain_metadata,
-    too_large,
 )
 from lorebind_knowledge.sources.spool import Spool
 

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lorebind_config import templates
 from lorebind_config.checks.template_checks import refuse_unset
 from lorebind_config.declarations.kinds import is_plugins
+from lorebind_config.document_sizes import too_large
 from lorebind_config.errors import ConfigurationError, LorebindError, SourceError
 from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_config.redaction import without
 from lorebind_config.templates import TemplateError
 from lorebind_knowledge.plumbing.bridge import call
-from lorebind_knowledge.sources.base import SourceItem, key_of, too_large
+from lorebind_knowledge.sources.base import SourceItem, key_of
 from lorebind_knowledge.sources.described import DescribedSource
 
 if TYPE_CHECKING:

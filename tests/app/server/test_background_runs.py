@@ -16,7 +16,7 @@ from lorebind.server.state.run_events import NewEvents, StoredEvent, StoredEvent
 from lorebind.server.state.runs import WORKFLOW_RUNS, RequestedRuns
 from lorebind.server.state.tokens import Rights
 from lorebind.server.workflow_events import EventWriter, WorkflowEvents
-from lorebind_bindings.workflow.events.events import RunEvent
+from lorebind_bindings.workflow.events import RunEvent
 from lorebind_config.errors import StoreError
 from lorebind_config.namespace import Namespace
 from lorebind_knowledge.database.databases import Database

@@ -18,7 +18,7 @@ import pytest
 from lorebind.remote import RemoteProject
 from lorebind.remote import connection as connection_module
 from lorebind.remote.errors import ServerError
-from lorebind_bindings.workflow.events.events import RunEvent
+from lorebind_bindings.workflow.events import RunEvent
 from lorebind_bindings.workflow.events.sinks import MemorySink
 from tests.app.forked_python import CONSTANTS, Forked, ForkedPython
 

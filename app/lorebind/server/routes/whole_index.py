@@ -20,7 +20,7 @@ from lorebind.server.etags import json_response
 from lorebind.server.event_streams import PATIENT, Stream, deferred_answer
 from lorebind.server.server import FilledByUs, SeenProject, TheServer, Writer, filled_by_us
 from lorebind_knowledge.ingest.rollback import RollbackReport
-from lorebind_knowledge.packing.report import PackReport
+from lorebind_knowledge.packing.pack import PackReport
 from lorebind_knowledge.plumbing.bridge import call
 
 MEDIA_TYPE = "application/octet-stream"

@@ -19,7 +19,7 @@ from lorebind.server.preferences import RESPOND_ASYNC, Background, key_taken
 from lorebind.server.server import WORKFLOWS, Server, TheServer, Writer
 from lorebind.server.state.runs import KeyTakenError, RequestedRun, RequestedRuns
 from lorebind.server.workflow_runs import WorkflowRequest
-from lorebind_bindings.workflow.events.events import VERSION, EventType
+from lorebind_bindings.workflow.events import VERSION, EventType
 from lorebind_config.errors import NotFoundError
 from lorebind_knowledge.plumbing.bridge import call
 

@@ -29,7 +29,7 @@ from lorebind.server.server import WORKFLOWS, Server, TheServer, Writer
 from lorebind.server.workflow_runs import WorkflowRequest
 from lorebind_bindings import RunResult, ThreadInfo
 from lorebind_bindings.inputs import check_inputs
-from lorebind_bindings.workflow.events.events import EventType
+from lorebind_bindings.workflow.events import EventType
 from lorebind_bindings.workflow.how_to_resume import served_at
 from lorebind_config.errors import UsageError, did_you_mean
 

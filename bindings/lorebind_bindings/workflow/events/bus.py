@@ -20,7 +20,7 @@ from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.plumbing.bridge import callers_loop, only_errors
 
 if TYPE_CHECKING:
-    from lorebind_bindings.workflow.events.events import EventType
+    from lorebind_bindings.workflow.events import EventType
     from lorebind_bindings.workflow.events.sinks import SinkOrFunction
 
 log = logging.getLogger("lorebind.events")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lorebind_bindings.workflow.events.events import RunEvent
+    from lorebind_bindings.workflow.events import RunEvent
 
 _LONGEST = 200
 _RED, _YELLOW, _GREEN, _FAINT = 31, 33, 32, 2

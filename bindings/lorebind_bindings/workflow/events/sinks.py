@@ -16,7 +16,7 @@ from lorebind_config.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lorebind_bindings.workflow.events.events import RunEvent
+    from lorebind_bindings.workflow.events import RunEvent
 
 
 @runtime_checkable

@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from lorebind_bindings.workflow.events.events import VERSION, RunEvent
+from lorebind_bindings.workflow.events import VERSION, RunEvent
 
 if TYPE_CHECKING:
-    from lorebind_bindings.workflow.events.events import EventType
+    from lorebind_bindings.workflow.events import EventType
 
 Record: TypeAlias = "tuple[int, EventType, str, str, Mapping[str, Any]]"
 """Number, type, task, path and data. Readers create the `RunEvent`, which costs much more."""

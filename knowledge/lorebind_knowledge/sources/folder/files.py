@@ -18,16 +18,10 @@ from lorebind_config.dates import date_of
 from lorebind_config.declarations.base import Fault, RefusedError, empty_list
 from lorebind_config.declarations.sources import SourceBase, one_of
 from lorebind_config.declarations.values import FilePattern
-from lorebind_config.document_sizes import DEFAULT_MAX_BYTES, Limit, SizeLimit
+from lorebind_config.document_sizes import DEFAULT_MAX_BYTES, Limit, SizeLimit, too_large
 from lorebind_config.errors import SourceError
 from lorebind_config.project_files import OutsideError, leads_to, open_inside
-from lorebind_knowledge.sources.base import (
-    PLAIN_TEXT,
-    Content,
-    SourceItem,
-    ending_of,
-    too_large,
-)
+from lorebind_knowledge.sources.base import PLAIN_TEXT, Content, SourceItem, ending_of
 from lorebind_knowledge.sources.folder.gitignore import GITIGNORE
 from lorebind_knowledge.sources.folder.path_templates import TemplatedFiles
 from lorebind_knowledge.sources.folder.sidecars import LIMIT, Sidecars, metadata_in

@@ -7,10 +7,10 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from lorebind_config.document_sizes import too_large
 from lorebind_config.errors import SourceError
 from lorebind_config.namespace import digest
 from lorebind_knowledge.resilience.failures import http_date
-from lorebind_knowledge.sources.base import too_large
 
 if TYPE_CHECKING:
     import httpx
