@@ -51,6 +51,7 @@ DECLARED: dict[str, Any] = {
         for name, calls in CALLS_AT_ONCE.items()
     ],
     "vector_dbs": [{"id": "here", "type": "sqlite"}],
+    "loading": {"processes": 0},  # to start one takes longer than to read all files
     "knowledge_bases": [
         {
             "id": "guide",
@@ -230,9 +231,10 @@ class EditedProject:
 
     def _made_of(self, kb: str) -> dict[str, object]:
         """Return the inputs that determine the passages of each document."""
+        declared = json.dumps(self.of(kb), sort_keys=True)
         return {
             uri: (
-                json.dumps(self.of(kb), sort_keys=True),
+                declared,
                 uri,
                 b"" if uri == INLINE else self.files.content(uri),
             )
@@ -289,7 +291,7 @@ class EditedProject:
     # Invariants.
 
     @staticmethod
-    def _served(project: Project, kb: str) -> dict[str, list[tuple[str, ...]]]:
+    def _served(project: Project, kb: str) -> dict[str, list[tuple[object, ...]]]:
         return contents(all_passages(project, kb, "one"))
 
     def _account(self, kb: str, expected: Passages, *, complete: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -62,12 +61,10 @@ def all_passages(project: Project, kb_id: str, revision: str) -> Passages:
     return dict(by_uri)
 
 
-def contents(passages: Passages) -> dict[str, list[tuple[str, ...]]]:
+def contents(passages: Passages) -> dict[str, list[tuple[object, ...]]]:
     """Return the passages without scores, which depend on the embedder."""
     return {
-        uri: [
-            (match.id, match.text, json.dumps(match.metadata, sort_keys=True)) for match in matches
-        ]
+        uri: [(match.id, match.text, match.metadata) for match in matches]
         for uri, matches in passages.items()
     }
 

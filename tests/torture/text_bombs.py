@@ -1,7 +1,7 @@
 """Documents of 4 MiB that were made to use much time or memory of a loader.
 
-Run as a program with the name of one, it reads the document under the documented limits, and prints
-the result as JSON.
+Run as a program with the name of one and a number of seconds, it reads the document under the
+documented limit of memory and this limit of time, and prints the result as JSON.
 """
 
 from __future__ import annotations
@@ -383,8 +383,8 @@ BOMBS |= {f"text: {piece}": ("removal.md", partial(_full, piece)) for piece in _
 BOMBS |= {f"html: {piece}": ("a.html", partial(_full, piece)) for piece in _IN_HTML}
 
 
-def read(name: str) -> dict[str, object]:
-    """Read a bomb, and return its cost and result."""
+def read(name: str, seconds: float) -> dict[str, object]:
+    """Read a bomb within a limit of seconds, and return its cost and result."""
     from lorebind_config.declarations.sources import LoadingDeclaration
     from lorebind_config.errors import SourceError
     from lorebind_knowledge.loaders.base import LoadedDocument
@@ -397,7 +397,7 @@ def read(name: str) -> dict[str, object]:
     assert len(data) <= SIZE
     started = time.process_time()
     try:
-        with Readers(LoadingDeclaration(max_seconds=10)) as readers:
+        with Readers(LoadingDeclaration(max_seconds=seconds)) as readers:
             begun = begin_load(data, uri, "", readers.begin)
             document = begun if isinstance(begun, LoadedDocument) else begun.result()
         if uri.startswith("removal"):
@@ -422,4 +422,4 @@ def _peak() -> int:
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    print(json.dumps(read(sys.argv[1])))
+    print(json.dumps(read(sys.argv[1], float(sys.argv[2]))))
