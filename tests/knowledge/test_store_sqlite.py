@@ -7,7 +7,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -24,9 +23,11 @@ from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.sqlite import SqliteStore
 from lorebind_knowledge.testing.store_driver import INDEX, vectors
+from tests.app.forked_python import Forked, ForkedPython
 
 REPOSITORY = str(Path(__file__).parents[2])
 SPACE = Partition(INDEX, 77, 4)
+Start = Callable[..., Forked]
 
 # The beginning of the other processes' scripts: `store`, on the file in their arguments.
 PRELUDE = f"""
@@ -64,23 +65,27 @@ def nearest(store: SqliteStore, k: int = 1000) -> list[int]:
     return sorted(hits.numbers)
 
 
-def start(script: str, path: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", PRELUDE + script, str(path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+@pytest.fixture
+def start(forked: ForkedPython, path: Path) -> Start:
+    """Return a function that starts a process with a script, on the file of this test."""
+
+    def start(script: str, path: Path = path) -> Forked:
+        return Forked(
+            [forked.commands / "python", "-c", PRELUDE + script, str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
 
 
-def finish(process: subprocess.Popen[str]) -> str:
+def finish(process: Forked) -> str:
     try:
         output, errors = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
-        # The whole group, with its children.
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.kill()
+        process.wait()
         raise
     assert process.returncode == 0, errors
     return output.strip()
@@ -94,7 +99,7 @@ def change(path: Path, statement: str, *values: object) -> None:
 # Processes
 
 
-def test_processes_see_whole_batches_at_once(store: SqliteStore, path: Path) -> None:
+def test_processes_see_whole_batches_at_once(store: SqliteStore, start: Start) -> None:
     """While one process adds and deletes, others find each batch complete, and no older state."""
     size, last = 5, 60
     put(store, *range(size, 2 * size))
@@ -113,7 +118,7 @@ assert newest == {last}, newest
 print(searches)
 store.close()
 """
-    readers = [start(reader, path) for _ in range(2)]
+    readers = [start(reader) for _ in range(2)]
     for process in readers:
         assert process.stdout is not None
         assert process.stdout.readline() == "go\n"
@@ -125,19 +130,19 @@ for batch in range(2, {last + 1}):
     assert len(nearest(store)) == {size}
 store.close()
 """
-    finish(start(writer, path))
+    finish(start(writer))
     assert nearest(store) == list(range(last * size, (last + 1) * size))
     assert all(int(finish(process)) > 1 for process in readers)
 
 
-def test_several_processes_write(path: Path) -> None:
+def test_several_processes_write(path: Path, start: Start) -> None:
     """Processes that create the file and write to it at the same moment all succeed."""
     script = """
 for number in range(10):
     put(store, os.getpid() * 100 + number)
 store.close()
 """
-    for process in [start(script, path) for _ in range(4)]:
+    for process in [start(script) for _ in range(4)]:
         finish(process)
     with closing(SqliteStore(path)) as store:
         assert store.count(SPACE) == len(nearest(store)) == 40
@@ -153,13 +158,13 @@ for number in range(10_000):
 """
 
 
-def test_killed_writer_leaves_a_readable_file(store: SqliteStore, path: Path) -> None:
+def test_killed_writer_leaves_a_readable_file(store: SqliteStore, path: Path, start: Start) -> None:
     """After a writer is killed by kill -9, readers and writers continue with complete batches."""
     put(store, 1)
     for first, at in ((10_000, 100), (20_000, 1_234), (30_000, 3_456)):
-        process = start(KILLED.format(first=first, at=at), path)
+        process = start(KILLED.format(first=first, at=at))
         _, errors = process.communicate(timeout=60)
-        assert process.returncode == -signal.SIGKILL, errors
+        assert process.returncode == 128 + signal.SIGKILL, errors
         with closing(SqliteStore(path)) as again:
             numbers = nearest(again, 100_000)
             assert numbers == nearest(store, 100_000)
@@ -172,7 +177,7 @@ def test_killed_writer_leaves_a_readable_file(store: SqliteStore, path: Path) ->
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_after_a_fork(path: Path) -> None:
+def test_after_a_fork(start: Start) -> None:
     """After a fork, parent and child have their own connections, while a thread searches."""
     script = """
 import warnings
@@ -203,7 +208,7 @@ assert nearest(store) == [1, *range(10, 30)], nearest(store)
 store.close()
 print("done")
 """
-    assert finish(start(script, path)) == "done"
+    assert finish(start(script)) == "done"
 
 
 # Its matrix in memory
@@ -396,7 +401,7 @@ def test_folder_that_is_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="rights are those of POSIX")
-def test_read_only_folder() -> None:
+def test_read_only_folder(start: Start) -> None:
     """In a read-only folder, a write is an error, and existing vectors can be searched."""
     # Not under `tmp_path`, whose parents only their owner may enter. Root may write anywhere, so
     # the other process runs as another user.

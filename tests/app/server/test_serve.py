@@ -24,6 +24,7 @@ import pytest
 from lorebind.server.listening import is_loopback, listen
 from lorebind.server.state.tables import open_state
 from lorebind_config.reading.loading import load_project
+from tests.app.forked_python import CONSTANTS, Forked, ForkedPython
 from tests.app.helpers import Cli
 
 from .conftest import PROJECT, Process, serving, write_project
@@ -52,10 +53,12 @@ def test_other_machines_need_tokens(shop: Cli, socket_enabled: None) -> None:
     )
 
 
-def test_other_machines_are_served_with_tokens(shop: Cli, socket_enabled: None) -> None:
+def test_other_machines_are_served_with_tokens(
+    shop: Cli, python: Path, socket_enabled: None
+) -> None:
     """Other machines need a token, even if the last was revoked and the server has seen none."""
     text = shop("token", "create", "one", "--rights", "read").out.strip()
-    with started(shop.root, "--host", "0.0.0.0", "--port", "0") as server:
+    with started(python, shop.root, "--host", "0.0.0.0", "--port", "0") as server:
         port = re.search(r":(\d+)\n$", server.first)[1]  # type: ignore[index]
         url = f"http://127.0.0.1:{port}/api/v0/knowledge-bases"
         shop("token", "revoke", "one")
@@ -185,16 +188,25 @@ class Started(Process):
 
 
 @contextmanager
-def started(folder: Path, *options: str) -> Iterator[Started]:
+def started(python: str | Path, folder: Path, *options: str) -> Iterator[Started]:
     """Run a server with options of the test, and stop it."""
-    command = [sys.executable, "-m", "lorebind", "serve", "--project", str(folder), *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = Forked(
+        [python, "-m", "lorebind", "serve", "--project", str(folder), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     try:
         yield Started(process)
     finally:
         if process.poll() is None:
             process.kill()
             process.communicate()
+
+
+@pytest.fixture
+def python(forked: ForkedPython) -> Path:
+    return forked.commands / "python"
 
 
 def with_a_slow_embedder(shop: Cli, log: Path, *, seconds: int) -> dict[str, str]:
@@ -206,10 +218,11 @@ def with_a_slow_embedder(shop: Cli, log: Path, *, seconds: int) -> dict[str, str
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_in_order(shop: Cli, how: int) -> None:
+def test_it_ends_in_order(shop: Cli, python: Path, how: int) -> None:
     """A signal right after the address is printed stops the server, which prints nothing else."""
     path = f"/tmp/lb-{time.time_ns()}"
-    with started(shop.root, "--uds", path) as server:
+    program = sys.executable if how == signal.SIGINT else python
+    with started(program, shop.root, "--uds", path) as server:
         assert server.first == f"serving at unix:{path}\n"
         assert server.stop(how) == (0, "")
     assert not Path(path).exists()
@@ -251,21 +264,15 @@ def test_the_second_interrupt_ends_it_at_once(shop: Cli, tmp_path: Path) -> None
         assert time.monotonic() - began < 2
 
 
-IN_A_SECOND = """\
-import sys
-from lorebind.cli import main
-from lorebind.server import serve
-serve.DRAIN_SECONDS, serve.LAST_SECONDS = 1, 1
-sys.argv[0] = "lorebind"
-main()
-"""
+IN_A_SECOND = {f"lorebind.server.serve:{name}_SECONDS": 1 for name in ("DRAIN", "LAST")}
 
 
 def test_it_ends_although_an_embedder_hangs(shop: Cli, tmp_path: Path) -> None:
     """The limit (one second here) is not exceeded; the next start resumes its runs."""
     log = tmp_path / "calls"
     environ = with_a_slow_embedder(shop, log, seconds=600)
-    with serving(shop.root, code=IN_A_SECOND, **environ) as server, server.client() as client:
+    environ[CONSTANTS] = json.dumps(IN_A_SECOND)
+    with serving(shop.root, **environ) as server, server.client() as client:
         where = "/knowledge-bases/handbook"
         run = client.post(f"{where}/ingest").json()["run_id"]
         with ThreadPoolExecutor(2) as threads:
@@ -284,13 +291,13 @@ def test_it_ends_although_an_embedder_hangs(shop: Cli, tmp_path: Path) -> None:
     database.close()
 
 
-def test_it_stops_where_the_project_cannot_start(shop: Cli) -> None:
+def test_it_stops_where_the_project_cannot_start(shop: Cli, python: Path) -> None:
     lost = {"id": "words", "provider": "langchain", "class": "lost:Lost"}
     kbs = [{**PROJECT["knowledge_bases"][0], "ingest": "on_start"}]
     write_project(shop.root, {**PROJECT, "embedders": [lost], "knowledge_bases": kbs})
     (shop.root / "lost.py").write_text(LOST)
     path = f"/tmp/lb-{time.time_ns()}"
-    with started(shop.root, "--uds", path) as server:
+    with started(python, shop.root, "--uds", path) as server:
         printed, _ = server.process.communicate(timeout=60)
         assert server.process.returncode == 1
         assert re.fullmatch("lorebind: .*ValueError: no such model\n", printed)
