@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from pydantic_core import to_json
 from qdrant_client import QdrantClient, models
 
 
@@ -34,6 +35,12 @@ class Loopback:
     before: Callable[[str], None] = lambda path: None
     """Called with the path before each response; if it raises, the response is a 500."""
     engine: Any = None
+
+    def drop_all(self) -> None:
+        """Drop all collections, as if the server was new."""
+        for collection in self.engine.get_collections().collections:
+            self.engine.delete_collection(collection.name)
+        self.indexed.clear()
 
 
 @contextmanager
@@ -72,7 +79,7 @@ def serve() -> Iterator[Loopback]:
                 reply = {"time": 0.0, "status": {"error": result}}
             if not target.path.startswith("/collections/"):
                 status, reply = 404, "this is another website"
-            content = json.dumps(reply).encode()
+            content = to_json(reply)
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
@@ -120,7 +127,7 @@ def _result(loopback: Loopback, method: str, path: str, body: dict[str, Any]) ->
             loopback.indexed[name] = set()
             return True
         case "GET", "":
-            return engine.get_collection(name).model_dump(mode="json")
+            return engine.get_collection(name)
         case "PUT", "index":
             assert engine.collection_exists(name)
             loopback.indexed[name].add(body["field_name"])
@@ -130,13 +137,12 @@ def _result(loopback: Loopback, method: str, path: str, body: dict[str, Any]) ->
             return _DONE
         case "POST", "points":
             request = models.PointRequest(**body)
-            points = engine.retrieve(
+            return engine.retrieve(
                 name,
                 request.ids,
                 with_payload=request.with_payload,
                 with_vectors=request.with_vector,
             )
-            return [point.model_dump(mode="json") for point in points]
         case "POST", "points/query":
             query = models.QueryRequest(**body)
             return engine.query_points(
@@ -146,10 +152,10 @@ def _result(loopback: Loopback, method: str, path: str, body: dict[str, Any]) ->
                 limit=query.limit,
                 with_payload=query.with_payload,
                 with_vectors=query.with_vector,
-            ).model_dump(mode="json")
+            )
         case "POST", "points/count":
             meant = _allowed(loopback, name, body["filter"])
-            return engine.count(name, count_filter=meant, exact=True).model_dump()
+            return engine.count(name, count_filter=meant, exact=True)
         case "POST", "points/delete":
             selector = body.get("points") or _allowed(loopback, name, body["filter"])
             engine.delete(name, points_selector=selector)
