@@ -302,7 +302,7 @@ def test_without_vectors(empty_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "minutes" not in done.out
     foreign = empty_cli("ask", ".", "What is the capital of Mongolia?", "--no-vectors")
     assert foreign.code == 1
-    monkeypatch.setattr("lorebind.cli.opening._LONG", 0)
+    monkeypatch.setattr("lorebind.cli.ingesting._LONG", 0)
     again = empty_cli("ask", ".", QUESTION)
     assert "3 to embed" in again.out, "the vectors are made when they are needed"
     assert "note: this will take about" in again.out

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from lorebind.cli.chat import converse
-from lorebind.cli.opening import ingested, project_at
+from lorebind.cli.ingesting import ingested
+from lorebind.cli.opening import project_at
 from lorebind.cli.options import NoVectorsOption, Output, OutputOption, TopKOption, TrustOption
 from lorebind.cli.printing import print_answer, print_data, print_matches
 from lorebind.cli.terminal import console

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lorebind.cli.opening import ingested, project_at
+from lorebind.cli.ingesting import ingested
+from lorebind.cli.opening import project_at
 from lorebind.cli.options import NoVectorsOption, Output, TopKOption, TrustOption
 from lorebind.cli.printing import print_sources
 from lorebind.cli.terminal import print_line

@@ -40,7 +40,7 @@ from lorebind_knowledge.ingest.progress import progress_line
 from lorebind_knowledge.loaders.textless import parts_in_words
 
 if TYPE_CHECKING:
-    from lorebind.cli.any_project import AnyKnowledgeBase
+    from lorebind.cli.target import AnyKnowledgeBase
     from lorebind_knowledge.catalog.runs import RunInfo
     from lorebind_knowledge.documents.listing import DocumentInfo
     from lorebind_knowledge.ingest.report import IngestReport

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorebind.cli.inputs import declared_inputs, input_values
@@ -13,22 +15,36 @@ from lorebind.cli.printing import (
     counted,
     plan_line,
     print_report,
+    print_skipped,
     print_source_reports,
     print_without_text,
     tokens_line,
+    without_text,
 )
 from lorebind.cli.progress import progress_bars
 from lorebind.cli.terminal import print_line
 from lorebind.plain_data import as_data
-from lorebind_config.errors import IngestRunningError, LorebindError, UsageError
+from lorebind_config.errors import (
+    IngestRunningError,
+    LorebindError,
+    ReadOnlyError,
+    SourceError,
+    UsageError,
+)
 from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.ingest.progress import SECONDS
-from lorebind_knowledge.plumbing.lanes import repeated
+from lorebind_knowledge.plumbing.lanes import repeated, usable_processors
 
 if TYPE_CHECKING:
-    from lorebind.cli.any_project import AnyKnowledgeBase, AnyProject
+    from lorebind.cli.target import AnyKnowledgeBase, AnyProject
+    from lorebind.knowledge_base import KnowledgeBase
+    from lorebind.project import Project
     from lorebind_knowledge.events import Events
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+
+_TEXTS_A_SECOND, _LONG = 20, 120
+"""The texts that a processor embeds in a second with the local models, and the time in seconds from
+which a faster way is worth a note."""
 
 
 def knowledge_bases(
@@ -181,6 +197,72 @@ def _changed_nothing(report: IngestReport) -> bool:
     changes = sum(count for name, count in report.documents.items() if name != "unchanged")
     chunks = report.chunks["added"] + report.chunks["removed"]
     return report.status == "completed" and not (changes or chunks or report.notices)
+
+
+def ingested(project: Project, output: Output) -> list[IngestReport]:
+    """Update all knowledge bases of a project, with progress bars if `output` is `table`."""
+    declared = project.config.project.knowledge_bases
+    reports = (_ingest(project, project.knowledge_base(kb.id), output) for kb in declared)
+    return [report for report in reports if report is not None]
+
+
+def _ingest(project: Project, kb: KnowledgeBase, output: Output) -> IngestReport | None:
+    """Update a knowledge base; for a folder without any text, write nothing.
+
+    Returns None for a read-only index, which does not change.
+    """
+    try:
+        plan = show_plan(kb, output)
+    except ReadOnlyError:  # others fill the knowledge base
+        return None
+    # The index of a plain folder is only a cache of it, so it may shrink as the folder does.
+    from_folder = project.config.file is None
+    if from_folder and output is Output.table:
+        _say_what_is_faster(plan)
+    if from_folder and not (plan.chunks["total"] or plan.pages_to_recognize):
+        reasons = [source.reason for source in plan.sources if source.status == "failed"]
+        reasons += dict.fromkeys(failure.reason for failure in plan.failures)
+        reasons += [without_text(plan)] if plan.without_text else []
+        if output is Output.table:
+            print_skipped(plan.sources)
+            _say_where_settings_are(project, plan)
+        raise SourceError(f"there is nothing to search in {kb.id!r}: {'; '.join(reasons)}")
+    try:
+        report = ingest_with_bars(
+            kb,
+            project.events,
+            output,
+            plan=plan,
+            allow_mass_delete=from_folder,
+            wait=True,
+            brief=True,
+        )
+    except ReadOnlyError:
+        return None
+    if from_folder and output is Output.table:
+        _say_where_settings_are(project, report)
+    return report
+
+
+def _say_what_is_faster(plan: IngestPlan) -> None:
+    seconds = plan.texts_to_embed / (_TEXTS_A_SECOND * usable_processors())
+    if seconds > _LONG:
+        print_line(
+            f"note: this will take about {seconds / 60:.0f} minutes, once; with --no-vectors, "
+            "which searches by words and related words only, about a quarter of that"
+        )
+
+
+def _say_where_settings_are(project: Project, report: IngestPlan | IngestReport) -> None:
+    """Explain how to change settings in a plain folder, if the printed report may name some."""
+    if report.failures or any(item.setting for source in report.sources for item in source.skipped):
+        root, here = Path(project.config.root), Path.cwd()
+        folder = root.relative_to(here) if root.is_relative_to(here) else root
+        where = "" if root == here else f" {shlex.quote(str(folder))}"
+        print_line(
+            "note: the settings of a source belong in a lorebind.yaml; to create one, run: "
+            f"lorebind init{where}"
+        )
 
 
 def reindex_with_bars(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_config.errors import NotFoundError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from lorebind.cli.any_project import AnyProject
+    from lorebind.cli.target import AnyProject
 
 
 def declared_inputs(project: AnyProject, workflow: str) -> dict[str, dict[str, Any]]:

@@ -44,7 +44,7 @@ from lorebind_config.errors import LorebindError, UsageError
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
 if TYPE_CHECKING:
-    from lorebind.cli.any_project import AnyProject
+    from lorebind.cli.target import AnyProject
     from lorebind.declaration_methods import KnowledgeBaseInfo
     from lorebind_knowledge.documents.listing import KnowledgeStats
 

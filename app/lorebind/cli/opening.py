@@ -1,4 +1,4 @@
-"""Open the project of a command; `ask` and `chat` also open any folder and update its index."""
+"""Open the project of a command; `ask` and `chat` also open any folder."""
 
 from __future__ import annotations
 
@@ -8,28 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorebind import trust as trusted
-from lorebind.cli.ingesting import ingest_with_bars, show_plan
-from lorebind.cli.options import Output, log_level
-from lorebind.cli.printing import print_skipped, without_text
+from lorebind.cli.options import log_level
 from lorebind.cli.terminal import can_ask, print_line, says_yes
-from lorebind_config.errors import ReadOnlyError, SourceError, UsageError
+from lorebind_config.errors import UsageError
 from lorebind_config.project_files import PROJECT_FILE
 from lorebind_config.project_modules import run_only
-from lorebind_knowledge.plumbing.lanes import usable_processors
 
 if TYPE_CHECKING:
-    from lorebind.knowledge_base import KnowledgeBase
     from lorebind.project import Project
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_config.trust import TrustRequirements
     from lorebind_knowledge.events import Extension
-    from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
 FOLDER_KB, FILE_KB = "files", "file"
 """The knowledge bases of a folder and of a single file: they have indexes of their own."""
-_TEXTS_A_SECOND, _LONG = 20, 120
-"""The texts that a processor embeds in a second with the local models, and the time in seconds from
-which a faster way is worth a note."""
 
 
 def load_config(path: str | Path, *, need_variables: bool = False) -> LoadedProject:
@@ -87,72 +79,6 @@ def extensions() -> list[Extension]:
     from lorebind_knowledge.extensions.logging import EventLog
 
     return [EventLog()]
-
-
-def ingested(project: Project, output: Output) -> list[IngestReport]:
-    """Update all knowledge bases of a project, with progress bars if `output` is `table`."""
-    declared = project.config.project.knowledge_bases
-    reports = (_ingest(project, project.knowledge_base(kb.id), output) for kb in declared)
-    return [report for report in reports if report is not None]
-
-
-def _ingest(project: Project, kb: KnowledgeBase, output: Output) -> IngestReport | None:
-    """Update a knowledge base; for a folder without any text, write nothing.
-
-    Returns None for a read-only index, which does not change.
-    """
-    try:
-        plan = show_plan(kb, output)
-    except ReadOnlyError:  # others fill the knowledge base
-        return None
-    # The index of a plain folder is only a cache of it, so it may shrink as the folder does.
-    from_folder = project.config.file is None
-    if from_folder and output is Output.table:
-        _say_what_is_faster(plan)
-    if from_folder and not (plan.chunks["total"] or plan.pages_to_recognize):
-        reasons = [source.reason for source in plan.sources if source.status == "failed"]
-        reasons += dict.fromkeys(failure.reason for failure in plan.failures)
-        reasons += [without_text(plan)] if plan.without_text else []
-        if output is Output.table:
-            print_skipped(plan.sources)
-            _say_where_settings_are(project, plan)
-        raise SourceError(f"there is nothing to search in {kb.id!r}: {'; '.join(reasons)}")
-    try:
-        report = ingest_with_bars(
-            kb,
-            project.events,
-            output,
-            plan=plan,
-            allow_mass_delete=from_folder,
-            wait=True,
-            brief=True,
-        )
-    except ReadOnlyError:
-        return None
-    if from_folder and output is Output.table:
-        _say_where_settings_are(project, report)
-    return report
-
-
-def _say_what_is_faster(plan: IngestPlan) -> None:
-    seconds = plan.texts_to_embed / (_TEXTS_A_SECOND * usable_processors())
-    if seconds > _LONG:
-        print_line(
-            f"note: this will take about {seconds / 60:.0f} minutes, once; with --no-vectors, "
-            "which searches by words and related words only, about a quarter of that"
-        )
-
-
-def _say_where_settings_are(project: Project, report: IngestPlan | IngestReport) -> None:
-    """Explain how to change settings in a plain folder, if the printed report may name some."""
-    if report.failures or any(item.setting for source in report.sources for item in source.skipped):
-        root, here = Path(project.config.root), Path.cwd()
-        folder = root.relative_to(here) if root.is_relative_to(here) else root
-        where = "" if root == here else f" {shlex.quote(str(folder))}"
-        print_line(
-            "note: the settings of a source belong in a lorebind.yaml; to create one, run: "
-            f"lorebind init{where}"
-        )
 
 
 def project_at(path: Path, *, trusted: bool, no_vectors: bool) -> Project:

@@ -15,7 +15,7 @@ from lorebind.cli.terminal import print_line
 from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
-    from lorebind.cli.any_project import AnyProject
+    from lorebind.cli.target import AnyProject
     from lorebind_bindings import ResolvedBinding
     from lorebind_knowledge.records import MatchingTerms, SearchPath
 

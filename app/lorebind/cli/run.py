@@ -23,7 +23,7 @@ from lorebind.cli.target import open_target, same_project
 from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
-    from lorebind.cli.any_project import AnyProject
+    from lorebind.cli.target import AnyProject
 
 
 def run(

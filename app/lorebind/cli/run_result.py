@@ -16,7 +16,7 @@ from lorebind.plain_data import as_data
 from lorebind_bindings.workflow.how_to_resume import resume_command, which_project
 
 if TYPE_CHECKING:
-    from lorebind.cli.any_project import AnyProject
+    from lorebind.cli.target import AnyProject
     from lorebind_bindings import RunResult, TaskResult
     from lorebind_config.reading.loaded import LoadedProject
 

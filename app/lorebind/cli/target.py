@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from lorebind.cli.interrupts import completed_by
 from lorebind.cli.opening import extensions, load_config, open_project, project_to_read
@@ -13,9 +13,15 @@ from lorebind_config.errors import Suggestion
 from lorebind_config.namespace import named_tenant
 
 if TYPE_CHECKING:
-    from lorebind.cli.any_project import AnyProject
+    from lorebind.knowledge_base import KnowledgeBase
+    from lorebind.project import Project
     from lorebind.remote import RemoteProject
+    from lorebind.remote.knowledge_base import RemoteKnowledgeBase
     from lorebind_config.editing.applying import Applied
+
+    AnyProject: TypeAlias = Project | RemoteProject
+    """Commands use only methods that both classes have."""
+    AnyKnowledgeBase: TypeAlias = KnowledgeBase | RemoteKnowledgeBase
 
 
 def open_target(path: str) -> AnyProject:

@@ -20,7 +20,7 @@ from lorebind_config.errors import LorebindError, NotFoundError
 from lorebind_config.plugins import import_extra
 
 if TYPE_CHECKING:
-    from lorebind.cli.any_project import AnyProject
+    from lorebind.cli.target import AnyProject
     from lorebind.project import Project
     from lorebind.remote import RemoteProject
     from lorebind_knowledge.ingest.report import IngestPlan
