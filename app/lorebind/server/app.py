@@ -27,7 +27,6 @@ from lorebind.server.routes import (
     resources,
     runs,
     whole_index,
-    without_token,
     workflow_runs,
     workflows,
 )
@@ -118,10 +117,10 @@ def make_app(
     app = make_api(server)
     declared = server.project.config.project.server
     app.router.routes.append(Route(MCP, server.mcp))
-    public = without_token.metadata_routes(server.jwts) if server.jwts else []
+    public = overview.metadata_routes(server.jwts) if server.jwts else []
     app.router.routes.extend(public)
     if declared.playground:
-        app.router.routes.extend(without_token.playground_routes())
+        app.router.routes.extend(overview.playground_routes())
     limit = declared.rate_limit
     return RequestGuard(
         app,

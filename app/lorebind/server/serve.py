@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import signal
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from lorebind.server.app import make_app
-from lorebind.server.ending import LAST_SECONDS, Ending
+from lorebind.server.ending import LAST_SECONDS, Ending, Signals
 from lorebind.server.listening import close, is_loopback, listen, listening_at
 from lorebind.server.server import DRAIN_SECONDS, Server
 from lorebind_config.errors import UsageError
@@ -22,11 +20,8 @@ from lorebind_knowledge.plumbing.bridge import call
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
     from lorebind.project import Project
-
-_INTERRUPTED = 130
 
 
 def serve(
@@ -54,7 +49,7 @@ def serve(
         UsageError: others could call it and there are no tokens, or it cannot listen there.
         LorebindError: a knowledge base with `ingest: on_start` could not be ingested.
     """
-    with _Signals().watched() as signals, asyncio.Runner() as runner:
+    with Signals().watched() as signals, asyncio.Runner() as runner:
         loop = runner.get_loop()
         serving = loop.create_task(_serve(project, signals, host, port, uds, tell))
         while not serving.done():
@@ -65,7 +60,7 @@ def serve(
 
 async def _serve(
     project: Project,
-    signals: _Signals,
+    signals: Signals,
     host: str,
     port: int,
     uds: str | None,
@@ -112,32 +107,6 @@ async def _serve(
     ending.within(LAST_SECONDS)
 
 
-class _Signals:
-    """Handles SIGTERM and SIGINT: the first stops the server, a second SIGINT ends the process.
-
-    It stays active until the end, because the process waits a while for third-party threads.
-    """
-
-    def __init__(self) -> None:
-        self.came = False
-
-    @contextmanager
-    def watched(self) -> Iterator[_Signals]:
-        handled = (signal.SIGINT, signal.SIGTERM)
-        before = {which: signal.signal(which, self._handle) for which in handled}
-        try:
-            yield self
-        finally:
-            for which, handler in before.items():
-                signal.signal(which, handler)
-
-    def _handle(self, which: int, frame: FrameType | None) -> None:
-        if self.came and which == signal.SIGINT:
-            # `sys.exit` would wait for the threads of code that hangs.
-            os._exit(_INTERRUPTED)
-        self.came = True
-
-
 class _Uvicorn(uvicorn.Server):
     """Reports when it serves, and stops if the project cannot start.
 
@@ -148,7 +117,7 @@ class _Uvicorn(uvicorn.Server):
         self,
         config: uvicorn.Config,
         server: Server,
-        signals: _Signals,
+        signals: Signals,
         ending: Ending,
         tell: Callable[[], None],
     ) -> None:
@@ -157,7 +126,7 @@ class _Uvicorn(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # `_Signals` handles them, and for longer than uvicorn would
+        yield  # `Signals` handles them, and for longer than uvicorn would
 
     async def on_tick(self, counter: int) -> bool:
         return await super().on_tick(counter) or self._signals.came

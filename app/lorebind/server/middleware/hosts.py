@@ -50,3 +50,12 @@ def hostname(host: str) -> str:
     """Return the name or address in a Host header, in lower case; empty if there is none."""
     match = _HOST.fullmatch(host.lower())
     return (match[1] or match[2]) if match else ""
+
+
+def address_of(headers: Headers) -> str:
+    """Return the address of the server as the client has named it.
+
+    The server itself speaks plain HTTP; a proxy with TLS is in front of it, except on loopback.
+    """
+    host = headers.get("host", "")
+    return f"{'http' if hostname(host) in LOOPBACK else 'https'}://{host}"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lorebind.server.failure_log import OutageLog
-from lorebind.server.middleware.hosts import LOOPBACK, hostname
+from lorebind.server.middleware.hosts import LOOPBACK, address_of
 from lorebind.server.middleware.issuers import MOST_BYTES, fault_of, fetch, parts_of
 from lorebind.server.middleware.shared_read import SharedRead
 from lorebind.server.problems import MCP, ProblemError
@@ -162,16 +162,12 @@ class Jwts:
         }
 
     def _public(self, headers: Headers) -> str:
-        """Return the public address: that of an audience, else as the client has named it.
-
-        The server itself speaks plain HTTP; a proxy with TLS is in front of it.
-        """
+        """Return the public address: that of an audience, else as the client has named it."""
         for audience in self._audiences:
             url = parts_of(audience)
             if url is not None and url.scheme in ("http", "https") and url.netloc:
                 return f"{url.scheme}://{url.netloc}"
-        host = headers.get("host", "")
-        return f"{'http' if hostname(host) in LOOPBACK else 'https'}://{host}"
+        return address_of(headers)
 
     async def _candidates(self, header: dict[str, Any]) -> list[Any]:
         """Return the keys that can have signed a token with this header."""

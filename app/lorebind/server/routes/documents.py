@@ -17,7 +17,6 @@ from lorebind.server.bodies import Body, read_json, validated
 from lorebind.server.etags import conditional, json_response
 from lorebind.server.event_streams import PATIENT, PATIENT_DELETE, deferred_answer, prefers_events
 from lorebind.server.failures import invalid_request
-from lorebind.server.filter_parameter import FiltersInUrl
 from lorebind.server.new_documents import (
     REQUEST_BODY,
     NewDocuments,
@@ -28,7 +27,7 @@ from lorebind.server.new_documents import (
 )
 from lorebind.server.paging import Cursor, Paging
 from lorebind.server.problems import ProblemError
-from lorebind.server.routes.reading import storable_name
+from lorebind.server.routes.reading import FiltersInUrl, storable_name
 from lorebind.server.server import (
     FilledByUs,
     SeenKnowledgeBase,

@@ -1,4 +1,5 @@
-"""The pages outside the API: `/` and `/docs` for people, `/healthz`, `/readyz` and `/metrics`."""
+"""The routes outside the API: `/`, `/docs` and `/playground` for people, `/healthz`, `/readyz` and
+`/metrics`, and the metadata of RFC 9728 that tell clients where to get a token."""
 
 from __future__ import annotations
 
@@ -6,19 +7,34 @@ import hashlib
 from base64 import b64encode
 from html import escape
 from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    RedirectResponse,
+    Response,
+)
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from lorebind.server.middleware.callers import Caller
 from lorebind.server.middleware.guard import PLAYGROUND
+from lorebind.server.middleware.jwts import METADATA, RESOURCES
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import PREFIX, TheServer
 from lorebind.server.state.tokens import Rights
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.bridge import call
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lorebind.server.middleware.jwts import Jwts
 
 router = APIRouter(tags=["overview"])
 health = APIRouter(tags=["health"])
@@ -53,6 +69,13 @@ _HEADERS = {
     "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 }
+_FILES = Path(__file__).parents[2] / "playground"
+_PLAYGROUND_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' blob:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-cache",
+    "Referrer-Policy": "no-referrer",
+}
 
 
 @router.get("/", response_class=HTMLResponse)
@@ -80,6 +103,36 @@ async def overview(request: Request) -> Any:
 def _what(operation: dict[str, Any]) -> str:
     """Return the first paragraph of a description."""
     return str(operation["description"]).partition("\n\n")[0]
+
+
+class _Files(StaticFiles):
+    """The files of the page; a browser asks each time whether they have changed."""
+
+    def file_response(self, *args: Any, **more: Any) -> Response:
+        response = super().file_response(*args, **more)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+async def _page(_: Request) -> FileResponse:
+    return FileResponse(_FILES / "index.html", headers=_PLAYGROUND_HEADERS)
+
+
+def playground_routes() -> list[BaseRoute]:
+    """Return the routes of the page and its files, which need no token."""
+    return [Route(PLAYGROUND, _page), Mount(PLAYGROUND, _Files(directory=_FILES))]
+
+
+def metadata_routes(jwts: Jwts) -> list[Route]:
+    """Return the routes that tell clients where to get a token."""
+    return [Route(f"{METADATA}{path}", _metadata(jwts, path)) for path in RESOURCES]
+
+
+def _metadata(jwts: Jwts, path: str) -> Callable[[Request], Awaitable[JSONResponse]]:
+    async def metadata(request: Request) -> JSONResponse:
+        return JSONResponse(jwts.metadata(request.headers, path))
+
+    return metadata
 
 
 @health.get("/healthz")

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import Json, TypeAdapter, ValidationError
 
 from lorebind.knowledge_base import KnowledgeBase
 from lorebind.plain_data import as_data
 from lorebind.server.answers import DocumentText, Fields, FoundLines, PageOf
 from lorebind.server.etags import conditional
-from lorebind.server.filter_parameter import FiltersInUrl
 from lorebind.server.paging import Paging
 from lorebind.server.server import SeenKnowledgeBase
+from lorebind_config.declarations.retrieval import Filters
 from lorebind_config.errors import NotFoundError
 from lorebind_knowledge.ingest.report import Skipped
 
@@ -31,6 +33,37 @@ FirstLine = Annotated[int, Query(ge=1, description="The first line to return.")]
 LastLine = Annotated[
     int | None, Query(ge=1, description="The last line to return; by default the end.")
 ]
+
+_JSON: TypeAdapter[dict[str, Any]] = TypeAdapter(Json[Filters])
+_IN_URL = ("query", "filters")
+
+
+def _filters(
+    filters: Annotated[
+        str | None,
+        Query(
+            max_length=20_000,
+            description="Conditions on the metadata of passages, as a JSON object.",
+            examples=['{"team": "sales"}'],
+        ),
+    ] = None,
+) -> dict[str, Any] | None:
+    if filters is None:
+        return None
+    try:
+        return _JSON.validate_python(filters)
+    except ValidationError as error:
+        # With the type of broken JSON, the error would be reported as one of the body.
+        raise RequestValidationError(
+            [
+                {**problem, "type": "value_error", "loc": (*_IN_URL, *problem["loc"])}
+                for problem in error.errors()
+            ]
+        ) from None
+
+
+FiltersInUrl = Annotated[dict[str, Any] | None, Depends(_filters)]
+"""The filter of a request; None if it has none."""
 
 
 @router.get("/find", response_model=FoundLines)
