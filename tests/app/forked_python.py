@@ -103,14 +103,11 @@ class Forked(subprocess.Popen[str]):
 class ForkedPython:
     """The process that forks, and the folder of the scripts that let it run programs."""
 
-    def __init__(
-        self, *options: str, libraries: Sequence[str] = LIBRARIES, around: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, *options: str, libraries: Sequence[str] = LIBRARIES) -> None:
         """
         Args:
             options: options of the interpreter, such as `-W`, `error`.
             libraries: the modules to import.
-            around: a command that runs the interpreter, such as `setpriv` with its options.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="lorebind-forked-", dir="/tmp")
         folder = Path(self._folder.name)
@@ -124,7 +121,7 @@ class ForkedPython:
             script.write_text(SCRIPT.format(**values, kill=int(KILL), kill_now=int(signal.SIGKILL)))
             script.chmod(0o755)
         self._process = subprocess.Popen(
-            [*around, sys.executable, *options, __file__, address, *libraries],
+            [sys.executable, *options, __file__, address, *libraries],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             start_new_session=True,

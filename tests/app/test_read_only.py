@@ -2,71 +2,68 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sqlite3
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from .forked_python import OF_COMMANDS, ForkedPython
-from .helpers import PROJECT, Cli, Done, run_forked
+from tests.processes import run_program
 
+from .forked_python import ForkedPython
+from .helpers import PROJECT, Cli, Done
+
+Python = Callable[..., Done]
 ReadOnly = Callable[..., Done]
 
-MOUNT = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && cd "$0" && exec "$@"'
 NOTICE = "lorebind.db cannot be written here; it is opened read-only"
+CLOSED = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import closed_folder
+closed_folder.CLOSE(sys.argv.pop(1))
+"""
+COMMAND = """
+from lorebind.cli import main
+sys.argv[0] = "lorebind"
+main()
+"""
 
 
-def in_a_mount(folder: Path) -> list[str]:
-    """Return a command prefix that mounts the folder read-only in a namespace."""
-    return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT, str(folder)]
-
-
-def without_rights(_: Path) -> list[str]:
-    """Return a command prefix that drops root's right to ignore permissions."""
-    rights = "-dac_override,-dac_read_search"
-    return ["setpriv", "--bounding-set", rights, "--inh-caps", rights] if os.geteuid() == 0 else []
-
-
-@pytest.fixture(scope="module", params=[in_a_mount, without_rights])
+@pytest.fixture(scope="module", params=["mount_read_only", "obey_permissions"])
 def closed(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Path, ForkedPython]]:
-    """Yield a folder, and a runner of commands that cannot write to it."""
-    around: Callable[[Path], list[str]] = request.param
+    request: pytest.FixtureRequest, forked: ForkedPython, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Python]:
+    """Return a folder, and a runner of code in a process that cannot write to it."""
     folder = tmp_path_factory.mktemp("closed")
     probe = folder / "probe"
     probe.mkdir(0o555)
-    command = around(folder)
-    if command and shutil.which(command[0]) is None:
-        pytest.skip(f"there is no {command[0]} here")
-    done = subprocess.run([*command, "true"], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip(f"not permitted here: {done.stderr!r}")
-    forked = ForkedPython(libraries=OF_COMMANDS, around=command)
-    try:
-        touch = [forked.commands / "python", "-c", f"open({str(probe / 'x')!r}, 'w')"]
-        touched = subprocess.run(touch, capture_output=True, check=False)
-        assert touched.returncode, "it could be written all the same"
-        yield folder, forked
-    finally:
-        forked.close()
+    close = CLOSED.replace("CLOSE", request.param)
+
+    def run(code: str, *arguments: str, **options: Any) -> Done:
+        command = [forked.commands / "python", "-c", close + code, folder, *arguments]
+        done = run_program(command, **options)
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    if (done := run("")).code:
+        assert "Error: [Errno " in done.err, done.err
+        pytest.skip(f"not permitted here: {done.err}")
+    assert run("open(sys.argv[1], 'w')", str(probe / "x")).code, "it could be written all the same"
+    return folder, run
 
 
 @pytest.fixture
-def tmp_path(closed: tuple[Path, ForkedPython]) -> Iterator[Path]:
+def tmp_path(closed: tuple[Path, Python]) -> Iterator[Path]:
     """Return a project's folder within it."""
     with tempfile.TemporaryDirectory(dir=closed[0]) as folder:
         yield Path(folder)
 
 
 @pytest.fixture
-def read_only(closed: tuple[Path, ForkedPython]) -> Iterator[ReadOnly]:
+def read_only(closed: tuple[Path, Python]) -> Iterator[ReadOnly]:
     """Yield a runner of `lorebind` for folders that it cannot write to, though others may."""
     shut: list[Path] = []
 
@@ -74,7 +71,7 @@ def read_only(closed: tuple[Path, ForkedPython]) -> Iterator[ReadOnly]:
         shut.append(folder)
         for name in (folder, *folder.rglob("*")):
             name.chmod(name.stat().st_mode & ~0o222)
-        return run_forked(closed[1], folder, *arguments)
+        return closed[1](COMMAND, *arguments, cwd=folder)
 
     yield run
     for folder in shut:

@@ -50,7 +50,7 @@ PGVECTOR = '{ id: db, type: pgvector, config: { dsn: "{{ .env.PG_DSN }}" } }'
 SQLITE = "{ id: db, type: sqlite }"
 MEMORY = "{ id: db, type: memory }"
 
-_PAUSE = 0.02
+_PAUSE = 0.05
 """Seconds that a reader pauses, so that other processes can run."""
 
 Served = dict[str, list[tuple[str, str]]]
