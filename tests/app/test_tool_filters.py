@@ -170,6 +170,7 @@ def test_odd_texts(project: Project, value: str) -> None:
         (["a b"], "'a b' cannot be an argument of a tool"),
         (["team", "team"], "'team' is listed twice"),
         ([f"k{number}" for number in range(17)], "there are more than 16 keys"),
+        (["on", "on_from"], "'on_from' is also an end of the dates of 'on'"),
     ],
 )
 def test_what_is_refused(keys: list[str], says: str) -> None:

@@ -1,8 +1,9 @@
 """`knowledge_bases:` documents that are cleaned, split, indexed and searched together."""
 
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+import re
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from lorebind_config.declarations.base import Declaration, Id, OrForm, empty_list, refused
 from lorebind_config.declarations.embedders import OFF
@@ -206,6 +207,15 @@ class KnowledgeBaseDeclaration(Declaration):
         "models search and read the knowledge base. Dates become two, such as `modified_from` and "
         "`modified_to`.",
     )
+
+    @model_validator(mode="after")
+    def _has_distinct_arguments(self) -> Self:
+        for at, key in enumerate(self.tool_filters):
+            base = re.sub("_(from|to)$", "", key)
+            if base != key and base in self.tool_filters and self.type_of(base) == "date":
+                message = f"{key!r} is also an end of the dates of {base!r}"
+                raise refused(message, "list only one of the two", "tool_filters", at)
+        return self
 
     def type_of(self, key: str) -> ValueType | None:
         """Return the declared type of the values of a key of the metadata; None if unknown."""
