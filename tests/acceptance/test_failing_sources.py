@@ -53,7 +53,7 @@ class World:
         yaml = f"""
         name: failing
         embedders: [{{ id: words, provider: hashing }}]
-        loading: {{ processes: 1 }}
+        loading: {{ processes: 0 }}
         knowledge_bases:
           - id: docs
             embedder: words
@@ -212,8 +212,12 @@ def changing_file(world: World) -> str:
 
 
 def content(name: str, data: bytes) -> Callable[[World], str]:
+    """Let a file have this content, and documents be read in a process, as is the default."""
+
     def change(world: World) -> str:
         (world.root / name).write_bytes(data)
+        path = world.root / "lorebind.yaml"
+        path.write_text(path.read_text().replace("processes: 0", "processes: 1"))
         return name
 
     return change
