@@ -22,7 +22,7 @@ from lorebind_knowledge.extensions import logging as log_records
 from lorebind_knowledge.plumbing.lanes import usable_processors
 
 from .app.forked_python import OF_COMMANDS, ForkedPython
-from .app.loaded_models import load_once
+from .app.loaded_models import load_once, run_again
 from .density import examples
 from .in_memory import folder_in_memory
 from .postgres import (
@@ -124,6 +124,11 @@ def models_loaded_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         load_once(patch.setattr)
         yield
+
+
+@pytest.fixture
+def models_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_again(monkeypatch.setattr)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -309,6 +310,7 @@ def test_what_a_worker_needs(shop: Shop, postgres: Server) -> None:
     most = 0
     while ingest.code() is None:
         most = max(most, connections(worker.process, postgres.port))
+        time.sleep(0.005)
     ingested(ingest)
     assert 2 <= most <= 5
     assert memory_peak(worker.process) <= 200_000
@@ -332,6 +334,7 @@ def test_what_a_worker_with_an_ingest_needs(
         run, _ = runs.request(namespace, request, for_workers=True)
         while (latest := runs.find(namespace, run.run_id)) and latest.finished_at is None:
             most = max(most, connections(worker.process, postgres.port))
+            time.sleep(0.005)
         state.close()
     assert latest is not None
     assert latest.status == "completed", latest

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any
 
 from lorebind_knowledge.embedders import local
@@ -30,6 +30,12 @@ def load_once(replace: Callable[[object, str, object], None] = setattr) -> None:
         replace(module, run, _remembering(getattr(module, run)))
         # Tests run side by side, and threads of a model busy-wait for each other.
         replace(module, "usable_processors", lambda: 1)
+
+
+def run_again(replace: Callable[[object, str, object], None]) -> None:
+    """Run the models for each call, as tests of the models need it."""
+    for module, _, run in _MODELS:
+        replace(module, run, getattr(module, run).__wrapped__)
 
 
 def _shared(module: Any, load: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -58,6 +64,7 @@ def _remembering(run: Callable[..., Any]) -> Callable[..., Any]:
             array.flags.writeable = False
         return result
 
+    @wraps(run)
     def run_once(session: Any, tokens: list[Any], *settings: float) -> Any:
         if not any(session is shared for _, shared in _parts.values()):
             return run(session, tokens, *settings)

@@ -20,6 +20,8 @@ from lorebind_knowledge.testing import EmbedderConformance
 from tests.knowledge.embedding_server import KEY, EmbeddingServer, embedding_server
 from tests.knowledge.hub_server import EMBEDDER, MULTILINGUAL, OWN, hub_server
 
+pytestmark = pytest.mark.usefixtures("models_run_again")
+
 
 @pytest.fixture(scope="module")
 def local() -> LocalEmbedder:

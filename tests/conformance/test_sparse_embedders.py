@@ -26,6 +26,8 @@ from lorebind_knowledge.testing import SparseEmbedderConformance
 from tests.knowledge.hub_server import BM42, SPLADE, hub_server, splade_files
 from tests.plugin_project.acme_lore import AcmeSparseEmbedder
 
+pytestmark = pytest.mark.usefixtures("models_run_again")
+
 
 @pytest.fixture(scope="module")
 def local() -> LocalSparseEmbedder:

@@ -36,6 +36,8 @@ from lorebind_knowledge.embedders.wrapper import make_embedder
 from lorebind_knowledge.plumbing.lanes import usable_processors
 from tests.processes import run_program
 
+pytestmark = pytest.mark.usefixtures("models_run_again")
+
 TEXTS = [
     "How do I rotate an API key?",
     "Rotate the key in the settings, then restart the workers. " * 12,

@@ -16,6 +16,8 @@ from lorebind_knowledge.embedders.sparse.base import embed_documents, embed_quer
 from lorebind_knowledge.embedders.sparse.local import TERMS, LocalSparseEmbedder
 from lorebind_knowledge.records import SparseVector
 
+pytestmark = pytest.mark.usefixtures("models_run_again")
+
 REFERENCES = json.loads((Path(__file__).parent / "splade_reference.json").read_text("utf-8"))
 """Texts with the weights of at least .05 that the published weights give in float32."""
 
