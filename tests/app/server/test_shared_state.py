@@ -319,7 +319,7 @@ def test_a_server_has_few_connections(tmp_path: Path, dsn: str) -> None:
         nonlocal most
         with psycopg.connect(dsn, autocommit=True) as db:
             count = "select count(*) from pg_stat_activity where application_name = 'few'"
-            while not ended.is_set():
+            while not ended.wait(0.005):
                 row = db.execute(count).fetchone()
                 assert row is not None
                 most = max(most, row[0])
