@@ -274,7 +274,8 @@ def _run(arguments: list[str]) -> int:
         sys.argv = arguments
         first = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         sys.path[:1] = [folder, *first]
-        if first:  # with other plugins, perhaps, than this process has looked up
+        distributions = [path for name in first for path in Path(name).glob("*-info")]
+        if distributions:  # with other plugins, perhaps, than this process has looked up
             import_module("lorebind_config.plugins").forget()
         replaced = {path.stem for name in first for path in Path(name).glob("*.py")}
         for name in [name for name in sys.modules if name.partition(".")[0] in replaced]:

@@ -30,15 +30,11 @@ def to_install(text: str) -> set[str]:
 def missing_modules(requirements: Iterable[str]) -> list[str]:
     """Return the modules of all extras that the requirements do not install with Lorebind."""
     installed = {name for text in ("lorebind", *requirements) for name in _installs(text)}
-    extras = ",".join(_project("lorebind")["optional-dependencies"].keys() - set(_FOR_DEVELOPERS))
-    optional = {
-        canonicalize_name(require.name) for require in _requires(Requirement(f"lorebind[{extras}]"))
-    }
-    missing = optional - installed
+    missing = _optional() - installed
     return [
         module
-        for module, owners in _modules().items()
-        if (names := set(map(canonicalize_name, owners))) & missing and not names & installed
+        for module, owners in _owners().items()
+        if owners & missing and not owners & installed
     ]
 
 
@@ -87,4 +83,16 @@ def _project(name: str) -> dict[str, Any]:
     return project
 
 
-_modules = cache(metadata.packages_distributions)
+@cache
+def _optional() -> set[str]:
+    """Return the names of the distributions that only extras of Lorebind install."""
+    extras = _project("lorebind")["optional-dependencies"].keys() - set(_FOR_DEVELOPERS)
+    requirement = Requirement(f"lorebind[{','.join(extras)}]")
+    return {canonicalize_name(require.name) for require in _requires(requirement)}
+
+
+@cache
+def _owners() -> dict[str, set[str]]:
+    """Return the names of the distributions that have each module."""
+    owners = metadata.packages_distributions()
+    return {module: set(map(canonicalize_name, names)) for module, names in owners.items()}

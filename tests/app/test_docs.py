@@ -133,6 +133,8 @@ def test_the_blocks_of_a_page(
     folder = folder_of(ROOT / page, clone)
     hide(missing_modules(requirements_of(ROOT / page, ROOT)), tmp_path / "missing")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "missing"))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # ours, which take half a second
+    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_asyncio.plugin,pytest_socket")
     if variable := dsn_variable_of(ROOT / page):
         (folder / ".env").write_text(f"{variable}={request.getfixturevalue('dsn')}\n")
     with ExitStack() as stack:
