@@ -85,10 +85,11 @@ def test_a_command_survives_its_server(folder: Path, tmp_path: Path, how: signal
 def test_ctrl_c_cancels_the_run(folder: Path, forked: ForkedPython) -> None:
     with serving(folder) as server, server.client() as api:
         inputs = ["-i", "seconds=2", "-i", "name=c", "--thread", "c"]
+        received = folder / "received"
         process = Forked(
             [
                 *(str(forked.commands / "lorebind"), "run", "slow", *inputs),
-                *("--server", f"unix:{server.socket}"),
+                *("--events", str(received), "--server", f"unix:{server.socket}"),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -96,6 +97,8 @@ def test_ctrl_c_cancels_the_run(folder: Path, forked: ForkedPython) -> None:
             env={**os.environ},
         )
         where = await_run(api, folder, "c")
+        while not received.exists():  # the command knows its run from then on
+            time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
         assert process.returncode == 130
