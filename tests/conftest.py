@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,11 +20,13 @@ from hypothesis import HealthCheck, settings
 
 import lorebind  # noqa: F401 - registers the built-in kinds
 from lorebind_knowledge.extensions import logging as log_records
+from lorebind_knowledge.loaders import readers
 from lorebind_knowledge.plumbing.lanes import usable_processors
 
 from .app.forked_python import OF_COMMANDS, ForkedPython
 from .app.loaded_models import load_once, run_again
 from .density import examples
+from .forked_readers import ForkedReaders
 from .in_memory import folder_in_memory
 from .postgres import (
     dsn,
@@ -131,6 +134,24 @@ def models_loaded_once() -> Iterator[None]:
 @pytest.fixture
 def models_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     run_again(monkeypatch.setattr)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def readers_forked() -> Iterator[None]:
+    """Fork processes that read documents; `started_readers` starts them as the product does."""
+    if sys.platform != "linux":
+        yield
+        return
+    forking = ForkedReaders()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(readers, "subprocess", forking)
+        yield
+    forking.close()
+
+
+@pytest.fixture
+def started_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "subprocess", subprocess)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from .bench import Bench, counts, fill
 from .documents import handbook, pdf_bytes
 from .test_loaders_readers import ON_LINUX, eventually, running
 
-pytestmark = ON_LINUX
+pytestmark = [ON_LINUX, pytest.mark.usefixtures("started_readers")]
 
 BOMBS: dict[str, Callable[[], bytes]] = {
     "a.pdf": pdf_nested_forms,

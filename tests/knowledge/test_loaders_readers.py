@@ -23,6 +23,7 @@ from tests.torture.office_bombs import MIB, docx_empty_paragraphs, pdf_deflated,
 from .documents import handbook, pdf_bytes
 
 PAGES = ["First page\nsecond line", "", "Grüße, 日本語 and \N{GRINNING FACE}"]
+pytestmark = pytest.mark.usefixtures("started_readers")
 ON_LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
 
 

@@ -24,6 +24,11 @@ def trials(
         record_property(PROPERTY, line)
 
 
+@pytest.fixture(autouse=True)
+def real_readers(started_readers: None) -> None:
+    """Start processes that read documents as the product does, which limits what they use."""
+
+
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     started = Processes(tmp_path_factory.mktemp("printed"))
