@@ -56,7 +56,7 @@ import zlib
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-VECTORS = np.random.default_rng(1).standard_normal((4096, 384)).tolist()
+VECTORS = np.random.default_rng(1).standard_normal((4096, 384))
 
 
 class Waiting(Embeddings):
@@ -65,7 +65,7 @@ class Waiting(Embeddings):
 
     def embed_documents(self, texts):
         time.sleep(self.seconds * len(texts))
-        return [VECTORS[zlib.crc32(text.encode()) % len(VECTORS)] for text in texts]
+        return [VECTORS[zlib.crc32(text.encode()) % len(VECTORS)].tolist() for text in texts]
 
     def embed_query(self, text):
         return self.embed_documents([text])[0]

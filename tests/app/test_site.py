@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from scripts.docs import blocks, terminal_svg
 from scripts.docs.llms import SOURCE, WrittenPage, llms_full_txt, llms_txt
-from scripts.docs.public_names import undocumented
 from scripts.docs.renew import PAGES
 from scripts.docs.yaml_reference import anchor
 
@@ -45,11 +44,6 @@ def test_the_generated_blocks_of_a_page_are_current(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert "<!-- generated: " in text
     assert text == blocks.with_blocks(text), "renew it: make pages"
-
-
-def test_every_public_name_has_a_docstring() -> None:
-    """Names that a package exports are documented, and so are their methods and properties."""
-    assert undocumented() == []
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
@@ -89,7 +83,10 @@ def test_the_picture_shows_the_current_commands() -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The documentation site, built without a warning."""
+    """The documentation site, built without a warning.
+
+    Warnings name, for example, each public name that has no docstring.
+    """
     folder = tmp_path_factory.mktemp("site")
     # With --quiet, warnings would not count.
     command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
