@@ -97,7 +97,7 @@ def test_ctrl_c_cancels_the_run(folder: Path, forked: ForkedPython) -> None:
             env={**os.environ},
         )
         where = await_run(api, folder, "c")
-        while not received.exists():  # the command knows its run from then on
+        while not received.stat().st_size:  # the command knows its run from then on
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
