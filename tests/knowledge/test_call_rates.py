@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.embedders.base import Fingerprint, embed_query
 from lorebind_knowledge.resilience.limits import Pace
 from lorebind_knowledge.service import KnowledgeService
+from tests.processes import run_program
 
 from .embedding_server import EmbeddingServer, embedding_server, refusal
 from .every_catalog import in_postgres
@@ -144,8 +144,9 @@ PROJECT = {
 }
 EMBEDDER = {"id": "api", "provider": "openai", "model": "small"}
 CALLS = """
-import asyncio, json, sys
+import asyncio, json, os, sys
 from pathlib import Path
+import langchain_openai  # takes a second, so both processes import it together
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.service import KnowledgeService
@@ -155,13 +156,14 @@ declared, root, environ, calls = json.loads(sys.argv[1])
 async def main():
     service = KnowledgeService(build_project(declared, root=Path(root), environ=environ))
     embedder = service.embedder()
-    print("ready", flush=True)
-    sys.stdin.readline()
     for call in range(calls):
         await embed_query(embedder, f"text {call}")
     await service.close()
 
+other = os.fork()
 asyncio.run(main())
+if other:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]))
 """
 
 
@@ -184,28 +186,7 @@ def test_two_processes_share_the_limit(
     calls, per_second = 10, 5
     project = declared(server, requests_per_minute=60 * per_second)
     settings = json.dumps([project, str(tmp_path), {"PG_DSN": dsn}, calls])
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", CALLS, settings],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    try:
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        assert [process.wait(60) for process in processes] == [0, 0]
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
+    run_program([sys.executable, "-c", CALLS, settings], check=True)
     assert len(at) == 2 * calls
     # After the burst of a second, every call has waited for its turn, 3 s in all. With a limit for
     # each process, it would be 1 s. The first call can be late, because it opens the connection.

@@ -54,6 +54,11 @@ def forking(forked: ForkedPython) -> Iterator[None]:
     _forking.clear()
 
 
+def forked_lorebind() -> str:
+    """Return the path of a command that does what `lorebind` does, in a forked process."""
+    return str(_forking[-1].commands / "lorebind")
+
+
 class Process:
     """A running `lorebind serve`."""
 
@@ -112,7 +117,7 @@ def serving(
     with tempfile.TemporaryDirectory(prefix="lb") as short:  # a socket's path has a length limit
         socket = socket or Path(short) / "s"
         where = () if "--port" in options else ("--uds", str(socket))
-        python = [sys.executable, "-c", code] if code else [str(_forking[-1].commands / "lorebind")]
+        python = [sys.executable, "-c", code] if code else [forked_lorebind()]
         process = (subprocess.Popen if code else Forked)(
             [*python, "serve", "--project", str(folder), *where, *options],
             stdout=subprocess.PIPE,
@@ -135,7 +140,7 @@ def serving(
 @contextmanager
 def working(folder: Path, *options: str, **environ: str) -> Iterator[subprocess.Popen[str]]:
     """Run `lorebind worker` of the project in a folder within the block, and stop it in order."""
-    command = [str(_forking[-1].commands / "lorebind"), "worker", "--project", str(folder)]
+    command = [forked_lorebind(), "worker", "--project", str(folder)]
     process = Forked(
         [*command, *options],
         stdout=subprocess.PIPE,

@@ -21,7 +21,7 @@ from lorebind import ConfigurationError, KnowledgeBase, Project
 from lorebind.mcp.server import make_server
 from tests.density import examples
 
-from .conftest import PROJECT, serving, write_project
+from .conftest import PROJECT, forked_lorebind, serving, write_project
 from .in_process import Served, problem, served
 
 NAMES = ["search", "fetch", "list_documents", "find", "list_knowledge_bases"]
@@ -52,9 +52,10 @@ async def over_http(server: Served, token: str | None = None, **headers: str) ->
 
 
 @asynccontextmanager
-async def over_stdio(folder: Path, *options: str) -> AsyncIterator[Any]:
-    arguments = ["-m", "lorebind", "mcp", "--project", str(folder), *options]
-    async with Client(StdioServerParameters(command=sys.executable, args=arguments)) as client:
+async def over_stdio(folder: Path, *options: str, forked: bool = True) -> AsyncIterator[Any]:
+    command, *before = [forked_lorebind()] if forked else [sys.executable, "-m", "lorebind"]
+    arguments = [*before, "mcp", "--project", str(folder), *options]
+    async with Client(StdioServerParameters(command=command, args=arguments)) as client:
         yield client
 
 
@@ -337,7 +338,7 @@ async def test_over_stdio(tmp_path: Path) -> None:
     """A program that starts the command gets the same, and nothing else on standard output."""
     async with await ingested(tmp_path) as project:
         expected = [match.text for match in await project.aquery("handbook", "goods")]
-    async with over_stdio(tmp_path) as client:
+    async with over_stdio(tmp_path, forked=False) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == NAMES
         arguments = {"query": "goods", "knowledge_bases": ["handbook"]}
         results = data(await client.call_tool("search", arguments))["results"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from lorebind import Project
 from tests.bindings.helpers import Agentic
 
 from ..test_agent_tools import call, calling
-from .conftest import serving
+from .conftest import forked_lorebind, serving
 from .in_process import served
 from .test_mcp import FETCHED, NAMES, TWO, data, ingested, over_http, over_stdio
 
@@ -77,8 +76,8 @@ async def test_a_client_gets_the_passages_of_the_project(
 
 @asynccontextmanager
 async def a_command(folder: Path) -> AsyncIterator[Any]:
-    arguments = ["-m", "lorebind", "mcp", "--project", str(folder)]
-    yield {"mcpServers": {"shop": {"command": sys.executable, "args": arguments}}}
+    arguments = ["mcp", "--project", str(folder)]
+    yield {"mcpServers": {"shop": {"command": forked_lorebind(), "args": arguments}}}
 
 
 @asynccontextmanager
