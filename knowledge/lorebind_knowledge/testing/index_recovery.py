@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -181,6 +182,8 @@ def watched_driver(
         watch("after a commit")
 
     patch.setattr(catalog, "writing", watched)
+    # Otherwise a slow writer sweeps more often, and so takes more steps.
+    patch.setattr("lorebind_knowledge.index.index._SECONDS_BETWEEN_SWEEPS", inf)
     return Driver(cast("VectorStore", WatchedStore(store, watch)), catalog)
 
 
