@@ -279,7 +279,7 @@ def test_a_worker_that_is_suspended(shop: Shop) -> None:
 def test_a_worker_of_another_version(shop: Shop) -> None:
     """It takes no batch, and says so once, with the names of knowledge base and embedder."""
     other = shop.worker(pool__VERSION="0.0.9", work__VERSION="0.0.9", worker___REFUSE_SECONDS=0.1)
-    ingest = shop.ingest(pool___ALONE_SECONDS=2)
+    ingest = shop.ingest(pool___ALONE_SECONDS=5)
     until(lambda: "does not embed" in other.printed)
     ingested(ingest, alone=True)
     assert set(shop.embedded.values()) == {1}
@@ -296,7 +296,7 @@ def test_texts_of_another_embedder(shop: Shop) -> None:
     shop.declare(
         ingestion={"engine": "distributed"}, embedders=[{"id": "h", "provider": "hashing"}]
     )
-    ingest = shop.ingest(pool___ALONE_SECONDS=2)
+    ingest = shop.ingest(pool___ALONE_SECONDS=5)
     until(lambda: "does not embed" in other.printed)
     assert "the project of this worker has no such embedder" in other.printed
     ingested(ingest, alone=True)

@@ -65,7 +65,7 @@ class Observed(SqliteStore):
     seen: list[list[str]]
 
     def nearest(self, *args: Any, **options: Any) -> SearchHits:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         functions = functions_in_progress()
         while "bridge.py: call" not in functions:  # the loop has not begun to wait yet
             assert time.monotonic() < deadline, functions

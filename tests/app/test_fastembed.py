@@ -114,7 +114,7 @@ def test_doctor_tells_of_languages(empty_cli: Cli) -> None:
 def test_ctrl_c(hub: HubServer, shop: Cli) -> None:
     """Ctrl-C ends a download immediately, and the next command continues it."""
     waiting, go = threading.Event(), threading.Event()
-    hub.gate = lambda path: (waiting.set(), go.wait(20)) if path.endswith(".onnx") else None
+    hub.gate = lambda path: (waiting.set(), go.wait(60)) if path.endswith(".onnx") else None
     process = subprocess.Popen(
         [LOREBIND, "knowledge", "ingest", "docs"],
         cwd=shop.root,
@@ -124,7 +124,7 @@ def test_ctrl_c(hub: HubServer, shop: Cli) -> None:
     )
     assert waiting.wait(30)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=40)
     assert process.returncode == 130
     go.set()
     assert shop("knowledge", "ingest", "docs").code == 0

@@ -120,8 +120,8 @@ def test_changes_are_ingested(
 
         change("lorebind.yaml", f"{PROJECT}\nnonsense: true\n")
         assert "the previous declarations stay in effect" in watch.says("nonsense")
-        change("lorebind.yaml", PROJECT.replace("docs/**/*.md", "docs/*.{md,txt}"))
         change("docs/more.txt", "Lunch is at noon.\n")
+        change("lorebind.yaml", PROJECT.replace("docs/**/*.md", "docs/*.{md,txt}"))
         assert "3 documents (1 new, 2 unchanged)" in watch.says("Plan: ")
         watch.says("docs: completed")
 

@@ -110,10 +110,11 @@ async def test_each_binding_says_what_becomes_of_the_conversation(tmp_path: Path
 
 async def test_what_is_cancelled_leaves_nothing_running(tmp_path: Path) -> None:
     """Cancelling the question cancels a condensing model that is still running."""
-    ended: list[str] = []
+    begun, ended = asyncio.Event(), list[str]()
 
     class Slow(Agentic):
         async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+            begun.set()
             try:
                 await asyncio.sleep(60)
             finally:
@@ -122,7 +123,7 @@ async def test_what_is_cancelled_leaves_nothing_running(tmp_path: Path) -> None:
     binding = bound(tmp_path, {"model": "quick"}, Slow(says=[]))
     before = asyncio.all_tasks()
     asking = asyncio.create_task(texts_to_search([binding], "And express?", SAID))
-    await asyncio.sleep(0.1)
+    await begun.wait()
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking

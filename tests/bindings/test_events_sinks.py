@@ -77,7 +77,7 @@ async def test_json_lines_are_there_while_the_run_goes_on(tmp_path: Path) -> Non
     path = tmp_path / "events.jsonl"
     bus.attach([as_sink(path)])
     bus.emit("custom", number=1)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not path.read_bytes().endswith(b"\n"):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.001)
@@ -319,7 +319,7 @@ def test_a_sink_that_never_returns(colour: str, caplog: pytest.LogCaptureFixture
         run(one_run()) if colour == "async on our loop" else asyncio.run(one_run())
     )
     release.set()
-    assert 0.3 <= seconds < 3
+    assert 0.3 <= seconds < 20
     assert counts(stuck) == (0, 0, 3000)
     assert (counts(before), counts(after)) == ((1, 0, 2999), (0, 0, 3000))
     assert {stuck.last_error, before.last_error, after.last_error} == {
@@ -332,11 +332,11 @@ def test_a_sink_that_never_returns(colour: str, caplog: pytest.LogCaptureFixture
 async def test_a_slow_sink_loses_the_oldest() -> None:
     """A slow sink is told how many events it lost; written and lost events add up."""
     seen: list[RunEvent] = []
+    emitted = threading.Event()
 
     def slow(event: RunEvent) -> None:
         seen.append(event)
-        if len(seen) == 1:
-            time.sleep(0.2)
+        emitted.wait(60)
 
     bus = EventBus("t1")
     bus.attach([slow])
@@ -345,6 +345,7 @@ async def test_a_slow_sink_loses_the_oldest() -> None:
         await asyncio.sleep(0.001)
     for _ in range(5000):
         bus.emit("custom")
+    emitted.set()
     await bus.close()
     (health,) = bus.health
     assert sum(counts(health)) == bus.seq
@@ -363,7 +364,7 @@ async def test_a_cancelled_close_still_writes_everything(tmp_path: Path) -> None
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(bus.close(), 0.01)
     assert len(list(reader)) == 10
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while [health.written for health in bus.health] != [10, 10]:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.01)

@@ -239,10 +239,10 @@ def _nested(levels: int) -> str:
 )
 def test_a_loop_of_millions_comes_back_soon(text: str, scopes: dict[str, Any]) -> None:
     condition = compile_condition(text)
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(ConditionError, match=r"more than 10,000 steps|at most 2,000 items"):
         condition.value(scopes)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_the_longest_lists_that_macros_take() -> None:
@@ -264,9 +264,9 @@ def test_a_deep_value_is_refused_and_does_not_end_the_process() -> None:
 def test_what_a_condition_does_not_name_costs_nothing() -> None:
     scopes = {"input": {"a": 1, "large": list(range(1_000_000))}, "tasks": {"b": {"output": 2}}}
     condition = compile_condition("input.a + tasks.b.output == 3")
-    started = time.perf_counter()
+    started = time.process_time()
     assert all(condition.truth(scopes) for _ in range(1_000))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_condition_is_compiled_once() -> None:

@@ -20,6 +20,7 @@ from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.indexes import IndexEntry, Manifest
 from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.catalog.ledger import DocumentEntry, Ledger
+from lorebind_knowledge.database.databases import Database
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.testing.index_driver import HERE, Driver, record, vector
 from lorebind_knowledge.testing.index_recovery import (
@@ -73,6 +74,12 @@ def stop_renewing(patch: pytest.MonkeyPatch) -> None:
     """Let new leases expire immediately, as if their living process were suspended."""
     patch.setattr(leases, "SECONDS", 0.0)
     patch.setattr(leases, "renewed", lambda *_: nullcontext())
+
+
+def ends_later(database: Database) -> bool:
+    """Check whether the only lease has not expired."""
+    with database.reading() as sql:
+        return bool(sql.run(f"select 1 from catalog_leases where expires > {sql.now}"))
 
 
 class TestLeases(OnEveryCatalog):
@@ -151,9 +158,15 @@ class TestLeases(OnEveryCatalog):
         self, make_catalog: Callable[[], Catalog], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A lease is renewed while its holder works."""
-        monkeypatch.setattr(leases, "SECONDS", 0.4)
+        monkeypatch.setattr(leases, "_RENEWALS", 300)
+        database = make_catalog()._database
         with make_catalog().lease(HERE):
-            time.sleep(1)
+            with database.writing() as sql:  # as after the time of a lease
+                sql.run(f"update catalog_leases set expires = {sql.now} - 1")
+            deadline = time.monotonic() + 60
+            while not ends_later(database):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
             with pytest.raises(IngestRunningError), make_catalog().lease(HERE):
                 pass
 

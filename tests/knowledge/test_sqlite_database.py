@@ -375,7 +375,7 @@ with database.reading():
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
 assert read() == [1, 2]
 database.close()
 print("done")

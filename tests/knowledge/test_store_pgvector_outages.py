@@ -125,7 +125,7 @@ def test_a_server_that_stops_in_the_middle(
         while not db.execute(waiting).fetchone():
             assert time.monotonic() < deadline
         own_postgres.stop()
-        thread.join(10)
+        thread.join(60)
         db.close()
     assert "server" in str(raised[0])
     own_postgres.start()
@@ -134,9 +134,13 @@ def test_a_server_that_stops_in_the_middle(
 
 
 def test_connections_that_the_server_ends(
-    postgres: Server, dsn: str, make_store: Callable[..., PgvectorStore]
+    postgres: Server,
+    dsn: str,
+    make_store: Callable[..., PgvectorStore],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At most one call fails, however many connections were lost."""
+    monkeypatch.setattr(postgres_pool, "_TRUSTED_SECONDS", 60)
     store = add(make_store(dsn), 1)
     threads = [threading.Thread(target=nearest, args=(store,)) for _ in range(8)]
     for thread in threads:

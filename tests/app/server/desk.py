@@ -1,4 +1,7 @@
-"""A project with workflows that need no network: questions, slow tasks, outages."""
+"""A project with workflows that need no network: questions, slow tasks, outages.
+
+A slow task ends early if there is a file `awake` in the folder of the project.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +45,13 @@ tasks:
 """
 
 SLEEP = """\
-import time
+import pathlib, time
 
 def sleep(seconds):
-    time.sleep(seconds)
+    awake = pathlib.Path(__file__).with_name("awake")
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0 and not awake.exists():
+        time.sleep(min(left, 0.05))
 
 def surrogate():
     return "\\ud800"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,7 +52,7 @@ async def begin(
 
 async def until(api: httpx.AsyncClient, where: str, status: str) -> dict[str, Any]:
     """Wait until a run has a status, and return it."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (run := (await api.get(where)).json())["status"] != status:
         assert run["status"] == "running", run
         assert time.monotonic() < deadline, run
@@ -60,7 +61,7 @@ async def until(api: httpx.AsyncClient, where: str, status: str) -> dict[str, An
 
 
 async def appears(path: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not any(path.parent.glob(path.name)):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)
@@ -91,8 +92,8 @@ async def test_there_are_not_too_many(tmp_path: Path, monkeypatch: pytest.Monkey
         assert server.workflow_runs.most_requested == 200
         server.workflow_runs.most_requested = 1
         key = {"Idempotency-Key": "a"}
-        where, _ = await begin(api, "slow/runs", slow("a", 2), **key)
-        assert (await begin(api, "slow/runs", slow("a", 2), **key))[0] == where
+        where, _ = await begin(api, "slow/runs", slow("a", 60), **key)
+        assert (await begin(api, "slow/runs", slow("a", 60), **key))[0] == where
         headers = {**ASYNC, "Idempotency-Key": "b"}
         refused = await api.post("/workflows/slow/runs", json=slow("b"), headers=headers)
         assert problem(refused) == (429, "rate_limited")
@@ -103,6 +104,7 @@ async def test_there_are_not_too_many(tmp_path: Path, monkeypatch: pytest.Monkey
             refused = await api.post("/workflows/slow/runs", json=slow("b"), headers=ASYNC)
             assert problem(refused) == (429, "rate_limited")
         assert len((await api.get("/workflows/slow/runs")).json()["items"]) == 1
+        (tmp_path / "awake").touch()
         await until(api, where, "completed")
         where, _ = await begin(api, "slow/runs", slow("b"), **key | {"Idempotency-Key": "b"})
         await until(api, where, "completed")
@@ -112,8 +114,9 @@ async def test_there_are_not_too_many(tmp_path: Path, monkeypatch: pytest.Monkey
 async def test_a_run_outlives_its_request(tmp_path: Path) -> None:
     """Several readers get all events, also late ones, and those that reconnect the rest."""
     async with in_process(tmp_path) as (_, api):
-        where, begun = await begin(api, "slow/runs", slow("b", 0.3) | {"thread_id": "t"})
+        where, begun = await begin(api, "slow/runs", slow("b", 60) | {"thread_id": "t"})
         assert (begun["status"], begun["thread_id"]) == ("running", "t")
+        asyncio.get_running_loop().call_later(0.3, (tmp_path / "awake").touch)
         early, other = await asyncio.gather(followed(api, where), followed(api, where))
         run = await until(api, where, "completed")
         assert (run["output"], run["result"]["output"]) == ("\ud800", "\ud800")
@@ -219,24 +222,28 @@ STUBBORN = """\
 import asyncio
 from pathlib import Path
 
-async def sleep(seconds):
-    Path(__file__).with_name("asleep").touch()
-    try:
-        await asyncio.sleep(seconds)
-    except asyncio.CancelledError:
-        await asyncio.sleep(1.5)
+asleep, awake = (Path(__file__).with_name(name) for name in ("asleep", "awake"))
 
-def sleep_in_a_thread(seconds):
+async def sleep():
+    asleep.touch()
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        while not awake.exists():
+            await asyncio.sleep(0.02)
+
+def sleep_in_a_thread():
     import time
-    Path(__file__).with_name("asleep").touch()
-    time.sleep(seconds)
+    asleep.touch()
+    while not awake.exists():
+        time.sleep(0.02)
 """
 
 
 @pytest.mark.parametrize("function", ["sleep", "sleep_in_a_thread"])
 async def test_a_run_is_cancelled_while_a_function_sleeps(tmp_path: Path, function: str) -> None:
     """The status does not wait for the function, and readers get the end at once."""
-    task = {"id": "wait", "type": "python", "call": f"stubborn:{function}", "with": {"seconds": 2}}
+    task = {"id": "wait", "type": "python", "call": f"stubborn:{function}"}
     (tmp_path / "workflows").mkdir()
     declared = json.dumps({"id": "stubborn", "tasks": [task]})  # which is YAML, too
     (tmp_path / "workflows" / "stubborn.yaml").write_text(declared)
@@ -250,8 +257,11 @@ async def test_a_run_is_cancelled_while_a_function_sleeps(tmp_path: Path, functi
         assert (cancelled.status_code, cancelled.json()["status"]) == (200, "cancelled")
         *_, (_, name, end) = events = await reading
         assert (name, end["data"]["status"]) == ("run_end", "cancelled")
-        assert working[0].done() == (function != "sleep")  # a thread is left alone
+        if function == "sleep":  # a thread is left alone
+            assert not working[0].done()
+            (tmp_path / "awake").touch()
         await asyncio.wait(working)
+        (tmp_path / "awake").touch()
         assert (await api.get(where)).json() == cancelled.json()
         assert await followed(api, where) == events
         thread = await api.get(f"/workflows/stubborn/threads/{begun['thread_id']}")
@@ -306,7 +316,7 @@ async def test_a_run_is_taken_over_from_a_server_that_was_killed(tmp_path: Path)
     """Finished tasks do not run again, and readers go on after their last event."""
     folder, environ = write_desk(tmp_path), {CONSTANTS: json.dumps(SOON)}
     with serving(folder, **environ) as server, server.client() as api:
-        body = slow("killed", 1) | {"thread_id": "k"}
+        body = slow("killed", 60) | {"thread_id": "k"}
         run = api.post("/workflows/slow/runs", json=body, headers=ASYNC)
         where = run.headers["location"].removeprefix(API)
         before = []
@@ -320,6 +330,7 @@ async def test_a_run_is_taken_over_from_a_server_that_was_killed(tmp_path: Path)
         server.process.wait()
     with serving(folder, **environ) as server, server.client() as api:
         assert api.get(where).json()["status"] == "running"
+        (folder / "awake").touch()
         last = {"Last-Event-ID": str(before[-1]["seq"])}
         text = api.get(f"{where}/events", headers=last).text
         lines = [line for line in text.splitlines() if line.startswith("data: ")]
@@ -357,10 +368,11 @@ async def test_what_is_left_of_a_run(
             before = ["kind"] if state == "paused" else []
             body = {"thread_id": "t"} if state == "failed" else {**REFUND, "thread_id": "t"}
             if state == "interrupted":
-                body = slow("s", 1) | {"thread_id": "t"}
+                body = slow("s", 60) | {"thread_id": "t"}
                 begun, _ = await begin(api, "slow/runs", body)
                 await appears(tmp_path / "noted")
                 await api.delete(begun)
+                (tmp_path / "awake").touch()
             else:
                 await api.post(
                     f"/workflows/{workflow}/runs", json=body | {"interrupt_before": before}
@@ -462,7 +474,7 @@ async def test_events_wait_for_a_state_that_cannot_be_reached(
     for number in range(1, 7):
         events.add(RunEvent("custom", 1, number, "t", "", "", {"number": number}))
         await asyncio.sleep(0.02)
-    assert outage.attempts > 0
+    assert await asyncio.to_thread(outage.has_failed.wait, 60)
     outage.is_over = True
     await events.stored()
     numbers = [event.number for event in stored.after(run, 0, 9)]
@@ -480,11 +492,11 @@ class _Outage(StoredEvents):
 
     def __init__(self, stored: StoredEvents) -> None:
         self._stored = stored
-        self.attempts = 0
+        self.has_failed = threading.Event()
         self.is_over = False
 
     def append(self, owner: str, batches: Iterable[NewEvents]) -> None:
-        self.attempts += 1
         if not self.is_over:
+            self.has_failed.set()
             raise StoreError("the database is gone")
         self._stored.append(owner, batches)

@@ -388,7 +388,7 @@ async def test_an_answer_has_to_begin_in_time(tokens: Tokens) -> None:
     assert (status, ended) == (504, ["cancelled"])
     assert b'"code": "timeout"' in body
     assert headers["x-content-type-options"] == "nosniff"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 async def test_a_thread_delays_no_answer(tokens: Tokens) -> None:
@@ -418,26 +418,27 @@ async def test_a_stream_is_not_cut(tokens: Tokens) -> None:
     async def stream(send: Send) -> None:
         await begin(send)
         for _ in range(5):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.3)
             await send({"type": "http.response.body", "body": b"x", "more_body": True})
         await send({"type": "http.response.body", "body": b"."})
 
-    status, _, body = await send(door(answering(stream), tokens, seconds=0.2))
+    status, _, body = await send(door(answering(stream), tokens, seconds=1))
     assert (status, body) == (200, b"xxxxx.")
 
 
 async def test_who_goes_away_ends_the_work(tokens: Tokens) -> None:
     """If the server stops and cancels a request, none of its work is left."""
-    ended = asyncio.Event()
+    begun, ended = asyncio.Event(), asyncio.Event()
 
     async def slow(send: Send) -> None:
+        begun.set()
         try:
             await asyncio.sleep(60)
         finally:
             ended.set()
 
     request = asyncio.create_task(send(door(answering(slow), tokens)))
-    await asyncio.sleep(0.1)
+    await begun.wait()
     request.cancel()
     await asyncio.wait({request})
     assert ended.is_set()

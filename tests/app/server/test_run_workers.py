@@ -54,7 +54,7 @@ def declare(slow: Slow, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)

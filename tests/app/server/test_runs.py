@@ -75,7 +75,7 @@ class Slow:
         return [text for line in self.log.read_text().splitlines() for text in json.loads(line)]
 
     def wait_for(self, texts: int) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(self.embedded()) < texts:
             assert time.monotonic() < deadline
             time.sleep(0.02)

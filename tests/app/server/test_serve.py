@@ -256,22 +256,23 @@ def test_the_second_interrupt_ends_it_at_once(shop: Cli, tmp_path: Path) -> None
         while not log.exists():
             time.sleep(0.05)
         server.process.send_signal(signal.SIGINT)
-        time.sleep(1)
+        while client.get("/knowledge-bases").status_code == 200:
+            time.sleep(0.05)
         assert server.process.poll() is None
         began = time.monotonic()
         code, printed = server.stop(signal.SIGINT)
         assert (code, printed) == (130, "")
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 20  # it would wait for 25 s
 
 
-IN_A_SECOND = {f"lorebind.server.serve:{name}_SECONDS": 1 for name in ("DRAIN", "LAST")}
+SHORT = {f"lorebind.server.serve:{name}_SECONDS": s for name, s in (("DRAIN", 1), ("LAST", 3))}
 
 
 def test_it_ends_although_an_embedder_hangs(shop: Cli, tmp_path: Path) -> None:
-    """The limit (one second here) is not exceeded; the next start resumes its runs."""
+    """The limits (of a few seconds here) are not exceeded; the next start resumes its runs."""
     log = tmp_path / "calls"
     environ = with_a_slow_embedder(shop, log, seconds=600)
-    environ[CONSTANTS] = json.dumps(IN_A_SECOND)
+    environ[CONSTANTS] = json.dumps(SHORT)
     with serving(shop.root, **environ) as server, server.client() as client:
         where = "/knowledge-bases/handbook"
         run = client.post(f"{where}/ingest").json()["run_id"]
@@ -282,7 +283,7 @@ def test_it_ends_although_an_embedder_hangs(shop: Cli, tmp_path: Path) -> None:
                 time.sleep(0.05)
             began = time.monotonic()
             assert server.stop() == (0, "")
-            assert time.monotonic() - began < 6
+            assert time.monotonic() - began < 40  # the default limits add up to 50 s
             assert asking.result().status_code == 200
             assert adding.result().status_code == 202
     database = open_state(load_project(shop.root))

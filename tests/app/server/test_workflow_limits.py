@@ -18,7 +18,7 @@ from lorebind.server.server import Server
 
 from .desk import write_desk
 from .in_process import problem
-from .test_workflows import EVENTS, noted
+from .test_workflows import EVENTS, noted, wait_until_noted
 
 
 @asynccontextmanager
@@ -34,14 +34,15 @@ async def in_process(folder: Path, seconds: float = 30) -> AsyncIterator[tuple[S
 
 
 async def test_a_run_that_takes_too_long_can_be_resumed(tmp_path: Path) -> None:
-    async with in_process(tmp_path, seconds=1) as (server, api):
+    async with in_process(tmp_path, seconds=2) as (server, api):
         await server.project.arun("slow", {"seconds": 0, "name": "first"})  # the slowest one
-        body = {"input": {"seconds": 2, "name": "late"}}
+        body = {"input": {"seconds": 60, "name": "late"}}
         late = await api.post("/workflows/slow/runs", json=body)
         assert problem(late) == (504, "timeout")
         place = f"/workflows/slow/threads/{late.json()['thread_id']}"
         assert f"POST /api/v0{place}/resume" in late.json()["detail"]
         assert (await api.get(place)).json()["status"] == "interrupted"
+        (tmp_path / "awake").touch()
         resumed = await api.post(f"{place}/resume", headers=EVENTS)
         assert "event: run_end" in resumed.text
         assert (await api.get(place)).json()["status"] == "completed"
@@ -66,15 +67,16 @@ async def test_a_replay_may_take_longer_than_a_request(tmp_path: Path) -> None:
 
 async def test_a_run_that_is_cut_off_by_the_end_of_the_server_says_so(tmp_path: Path) -> None:
     async with in_process(tmp_path) as (server, api):
-        body = {"input": {"seconds": 20, "name": "cut"}, "thread_id": "c"}
+        body = {"input": {"seconds": 60, "name": "cut"}, "thread_id": "c"}
         asking = asyncio.create_task(api.post("/workflows/slow/runs", json=body, headers=EVENTS))
         body = {**body, "thread_id": "j"}
         other = asyncio.create_task(api.post("/workflows/slow/runs", json=body))
-        await asyncio.sleep(1)
+        await asyncio.to_thread(wait_until_noted, tmp_path, "cut", 2)
         began = time.monotonic()
         await server.connected.stop()
         stream = (await asking).text
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
+        (tmp_path / "awake").touch()
         assert stream.rstrip().splitlines()[-2] == "event: error"
         document = json.loads(stream.rstrip().splitlines()[-1].removeprefix("data: "))
         assert (document["code"], document["thread_id"]) == ("draining", "c")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +17,9 @@ from starlette.requests import Request
 
 from lorebind.server.event_streams import prefers_events
 
-from .conftest import problem, serving
+from .conftest import Process, problem, serving
 from .desk import write_desk
+from .test_aborted_requests import request
 
 EVENTS = {"Accept": "text/event-stream"}
 QUESTION = {"input": {"question": "Within how many days can I return goods?"}}
@@ -30,8 +32,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def api(folder: Path) -> Iterator[httpx.Client]:
-    with serving(folder) as server, server.client() as api:
+def server(folder: Path) -> Iterator[Process]:
+    with serving(folder) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def api(server: Process) -> Iterator[httpx.Client]:
+    with server.client() as api:
         yield api
 
 
@@ -330,21 +338,23 @@ def test_bindings_are_explained(api: httpx.Client) -> None:
     assert problem(api.get("/bindings?task=say")) == (422, "invalid_request")
 
 
-@pytest.mark.parametrize("headers", [{}, EVENTS])
+@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
 def test_a_client_that_goes_away_cancels_its_run(
-    api: httpx.Client, folder: Path, headers: dict[str, str]
+    server: Process, api: httpx.Client, folder: Path, accept: str
 ) -> None:
     """Finished tasks are kept, and do not run again when the thread is resumed."""
-    name = f"gone-{len(headers)}"
-    body = {"input": {"seconds": 3, "name": name}, "thread_id": name}
-    with (
-        pytest.raises(httpx.ReadTimeout),
-        api.stream("POST", "/workflows/slow/runs", json=body, headers=headers, timeout=1) as stream,
-    ):
-        list(events_of(stream))
+    name = f"gone-{len(accept)}"
+    body = {"input": {"seconds": 60, "name": name}, "thread_id": name}
     place = f"/workflows/slow/threads/{name}"
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(server.socket))
+        client.sendall(request("/workflows/slow/runs", body, accept=accept))
+        wait_for(api, place, "running")
+        wait_until_noted(folder, name)
     wait_for(api, place, "interrupted")
+    (folder / "awake").touch()
     resumed = api.post(f"{place}/resume")
+    (folder / "awake").unlink()
     assert (resumed.status_code, resumed.json()["output"]) == (200, "\ud800")
     assert noted(folder, name) == 1
 
@@ -365,7 +375,7 @@ def test_nothing_blocks_while_fifty_runs_are_followed(api: httpx.Client) -> None
             answers += 1
         assert answers > 1  # a blocked server would answer once, after a run
         assert {run.result() for run in runs} == {"completed"}
-    assert time.monotonic() - began < 30  # sequential runs would take 100 s
+    assert time.monotonic() - began < 60  # sequential runs would take 100 s
 
 
 def test_a_run_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
@@ -396,7 +406,7 @@ def test_a_server_that_is_told_to_stop_lets_runs_end(tmp_path: Path) -> None:
                 if event[1] == "run_start":
                     server.process.terminate()
         assert events[-1][2]["data"]["status"] == "completed"
-        server.process.communicate(timeout=10)
+        server.process.communicate(timeout=60)
         assert server.process.returncode == 0
 
 
@@ -436,10 +446,18 @@ def events_of(stream: httpx.Response) -> Iterator[tuple[int | None, str, dict[st
 
 
 def wait_for(api: httpx.Client, place: str, status: str) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (state := api.get(place).json()["status"]) != status:
         assert time.monotonic() < deadline, state
         time.sleep(0.05)
+
+
+def wait_until_noted(folder: Path, name: str, times: int = 1) -> None:
+    """Wait until the task `first` has run this often."""
+    deadline = time.monotonic() + 60
+    while not (folder / "noted").exists() or noted(folder, name) < times:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def noted(folder: Path, name: str) -> int:
