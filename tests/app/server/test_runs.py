@@ -174,6 +174,8 @@ def test_events_of_a_run_that_has_ended(api: httpx.Client) -> None:
     assert run["status"] == "completed"
     with api.stream("GET", f"{path}/runs/{run['run_id']}/events") as response:
         names = [event["event"] for event in events(response)]
+    if "collection_created" in names:  # no other test has ingested before
+        names.remove("collection_created")
     assert names[:2] == ["ingest_started", "ingest_listed"]
     assert names[-2:] == ["ingest_completed", "end"]
 
