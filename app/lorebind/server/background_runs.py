@@ -175,14 +175,15 @@ class BackgroundRuns(ABC, Generic[E]):
     async def ended(self, run: RequestedRun, seconds: float) -> RequestedRun:
         """Return the current state of a run after it ends, or after this time."""
         deadline = time.monotonic() + seconds
-        while run.finished_at is None and time.monotonic() < deadline:
+        is_fresh = False  # it may have ended since it was read
+        while run.finished_at is None and (left := deadline - time.monotonic()) > 0:
             here = self._under_way.get(run.run_id)
             if here is not None:
-                left = deadline - time.monotonic()
                 await asyncio.wait({here.task}, timeout=min(_LOOK_SECONDS, left))
-            else:
+            elif is_fresh:
                 # Another server works on it, and tells its end only by the stored run.
-                await asyncio.sleep(min(0.5, max(0.0, deadline - time.monotonic())))
+                await asyncio.sleep(min(0.5, left))
+            is_fresh = True
             current = await call(partial(self.runs.find, run.namespace, run.run_id))
             run = current or run
             if self._is_stopping:
