@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import signal
@@ -21,10 +22,12 @@ from lorebind.cli.options import Output
 from lorebind.cli.watch import _Rounds
 from lorebind_knowledge.ingest.report import IngestPlan, SourceReport, Unlisted
 
-from .forked_python import Forked, ForkedPython
+from .forked_python import CONSTANTS, Forked, ForkedPython
 from .helpers import PROJECT, Cli
 
 _LONGEST_WAIT = 60
+OFTEN = {"lorebind.cli.watch:_PAUSE_SECONDS": 0.2}
+"""How often a server that is away is called again."""
 
 
 class Watching:
@@ -82,7 +85,7 @@ def watching(
     process = Forked(
         [str(forked.commands / "lorebind"), "knowledge", "watch", *options],
         cwd=root,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "PYTHONUNBUFFERED": "1", CONSTANTS: json.dumps(OFTEN)},
         stdout=log or subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
