@@ -115,18 +115,14 @@ def _joined(
 ) -> list[Interval]:
     """Join each chunk that is only a part of others with the previous one, or else the next."""
     joined: list[Interval] = []
-    is_previous: bool | None = None  # None after it was joined: it is long, and often not needed
     for first, last in chunks:
-        is_this = is_part(text[first:last])
         if joined:
             start, end = joined[-1]
-            if is_previous is None and not is_this:
-                is_previous = is_part(text[start:end])
-            if (is_this or is_previous) and measure(start, max(end, last)) <= most:
-                joined[-1], is_previous = (start, max(end, last)), None
+            parts = is_part(text[start:end]) or is_part(text[first:last])
+            if parts and measure(start, max(end, last)) <= most:
+                joined[-1] = start, max(end, last)
                 continue
         joined.append((first, last))
-        is_previous = is_this
     return joined
 
 
