@@ -127,8 +127,7 @@ class Shop:
     @property
     def calls(self) -> list[list[str]]:
         """The texts of each call of the embedder, in any process."""
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        return [json.loads(line) for line in lines]
+        return slow_embedder.calls_in(self.log)
 
     @property
     def embedded(self) -> Counter[str]:

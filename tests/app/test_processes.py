@@ -20,6 +20,7 @@ from tests.bindings.helpers import write
 
 from .forked_python import ForkedPython
 from .helpers import LOREBIND
+from .slow_embedder import calls_in
 
 BATCH = 2
 DOCUMENTS = 8
@@ -110,9 +111,7 @@ class Room:
 
     def embedded(self) -> list[list[str]]:
         """Return the texts of each call so far."""
-        if not self.log.exists():
-            return []
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        return calls_in(self.log)
 
     def ready(self) -> int:
         """Return the number of ready documents in the index that searches use."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import time
@@ -13,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import pytest
 
+from tests.app.slow_embedder import calls_in
 from tests.postgres import Server
 
 from .at_work import Processes, Running, until
@@ -290,9 +290,3 @@ def test_a_database_that_was_away(
         crew.check_work(first, second)
 
     trials.run("worker database away", check, short=1, full=FULL)
-
-
-def calls_in(log: Path) -> list[list[str]]:
-    """Return the texts of each call of an embedder."""
-    lines = log.read_text().splitlines() if log.exists() else []
-    return [json.loads(line) for line in lines]

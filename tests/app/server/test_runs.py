@@ -72,7 +72,7 @@ class Slow:
         self.gate.write_bytes(b"x" * batches)
 
     def embedded(self) -> list[str]:
-        return [text for line in self.log.read_text().splitlines() for text in json.loads(line)]
+        return [text for call in slow_embedder.calls_in(self.log) for text in call]
 
     def wait_for(self, texts: int) -> None:
         deadline = time.monotonic() + 60
