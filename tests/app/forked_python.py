@@ -228,8 +228,8 @@ def _use_huge_pages() -> None:
     libc = ctypes.CDLL(None)
     maps = Path("/proc/self/maps")
     for line in maps.read_text().splitlines() if maps.exists() else []:
-        addresses, mode, _, _, file, *_ = line.split()
-        if mode == "rw-p" and file == "0":
+        addresses, mode, _, _, inode, *_ = line.split()
+        if mode == "rw-p" and inode == "0":
             start, end = (int(address, 16) for address in addresses.split("-"))
             for page in range(-(-start // HUGE_PAGE) * HUGE_PAGE, end - HUGE_PAGE + 1, HUGE_PAGE):
                 libc.madvise(ctypes.c_void_p(page), ctypes.c_size_t(HUGE_PAGE), MADV_COLLAPSE)

@@ -159,9 +159,8 @@ def test_running_servers_hear_of_tokens(empty_cli: Cli) -> None:
             assert empty_cli("token", "revoke", name).code == 0
         revoked = began = time.monotonic()
         while client.get("/knowledge-bases").status_code == 200:
-            assert (
-                began < revoked + 1
-            )  # a request that began later is refused, however long it took
+            # A request that began later is refused, however long it took.
+            assert began < revoked + 1
             began = time.monotonic()
         assert client.get("/knowledge-bases").status_code == 401
         del client.headers["Authorization"]
